@@ -30,6 +30,9 @@ pub struct Barrier {
     if_id: u32,
     priority: u32,
     effect: Effect,
+    /// IPv6 by a kernel policy, where nftables cannot be used.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    by_policy: bool,
 }
 
 impl Barrier {
@@ -47,7 +50,9 @@ impl Barrier {
             Action::Leave => return None,
         };
         let barrier = Barrier::new(policy.direction, policy.selector, policy.priority, effect);
-        Some(Barrier { mark: (policy.mark.value, policy.mark.mask), ..barrier })
+        let policy::Mark { value, mask } = policy.mark;
+        // As Linux stores it: by another one it is not found again.
+        Some(Barrier { mark: (value & mask, mask), ..barrier })
     }
 
     /// The barriers of a prefix to and from which all traffic needs protection. They come after
@@ -85,12 +90,61 @@ impl Barrier {
             if_id: 0,
             priority,
             effect,
+            by_policy: false,
         }
     }
 
-    /// Whether it is an nftables rule rather than a kernel policy: everything about IPv6.
+    /// Whether it is an nftables rule rather than a kernel policy: everything about IPv6, as long as nftables can be
+    /// used.
     pub(crate) fn is_netfilter(&self) -> bool {
-        self.src.0.is_ipv6()
+        self.src.0.is_ipv6() && !self.by_policy
+    }
+
+    /// Whether it is a kernel policy of IPv6, which the private interface is not exempt from.
+    pub(crate) fn is_by_policy(&self) -> bool {
+        self.by_policy
+    }
+
+    /// The same as a kernel policy, where it is an nftables rule.
+    pub(crate) fn as_policy(&self) -> Option<Barrier> {
+        self.is_netfilter().then_some(Barrier { by_policy: true, ..*self })
+    }
+
+    /// What blocks all that this one blocks, and has less that can be refused: its addresses alone, then all of its
+    /// family. It comes before all others of the priority, as nothing is known of their order. None for one that lets
+    /// pass: without it what comes later decides, so nothing more passes.
+    pub(crate) fn wider(&self) -> Option<Barrier> {
+        let no_port = (0, 0);
+        let addresses = Barrier {
+            protocol: 0,
+            src_port: no_port,
+            dst_port: no_port,
+            ifindex: 0,
+            mark: (0, 0),
+            ..*self
+        };
+        let any = any_prefix(self.src.0.is_ipv6());
+        let family = Barrier { src: (any.addr, 0), dst: (any.addr, 0), ..addresses };
+        let wider = [addresses, family].into_iter().find(|wider| wider != self);
+        let wider = wider.filter(|_| self.effect == Effect::Block)?;
+        Some(Barrier { priority: self.priority.saturating_sub(1), ..wider })
+    }
+
+    /// Kernel policies that let neighbour discovery (RFC 4861) pass before all others: without it no peer is reached.
+    pub(crate) fn of_discovery() -> impl Iterator<Item = Barrier> {
+        let any = any_prefix(true);
+        let ways = [Direction::In, Direction::Out];
+        ways.into_iter().flat_map(move |direction| {
+            DISCOVERY.map(|kind| {
+                let selector = Selector {
+                    protocol: ICMPV6,
+                    src_port: PortMask { value: kind, mask: u16::MAX },
+                    ..Selector::between(any, any)
+                };
+                let pass = Barrier::new(direction, selector, 0, Effect::Pass);
+                Barrier { by_policy: true, ..pass }
+            })
+        })
     }
 
     /// What the kernel tells policies apart by: a policy replaces the one of the same identity.
@@ -180,9 +234,21 @@ impl fmt::Display for Barrier {
                 write!(f, " {name} {value}")?;
             }
         }
+        if self.ifindex != 0 {
+            write!(f, " interface {}", self.ifindex)?;
+        }
+        if let (value, mask @ 1..) = self.mark {
+            write!(f, " mark {value:#x}/{mask:#x}")?;
+        }
         write!(f, " dir {dir} action {effect} priority {}", self.priority)
     }
 }
+
+/// ICMPv6's number.
+pub(crate) const ICMPV6: u8 = 58;
+
+/// ICMPv6 types of neighbour discovery (RFC 4861).
+pub(crate) const DISCOVERY: [u16; 5] = [133, 134, 135, 136, 137];
 
 fn masked((addr, len): (IpAddr, u8)) -> (IpAddr, u8) {
     let addr = match addr {

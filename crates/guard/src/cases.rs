@@ -297,3 +297,163 @@ fn a_broken_list_is_named() {
         assert!(error.to_string().contains("guard.json"));
     });
 }
+
+#[test]
+fn what_nft_refuses_is_blocked_more_widely_and_the_rest_stands() {
+    in_namespace(|| {
+        two_ways_out();
+        let directory = tempfile::tempdir().unwrap();
+        let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
+        let mut nowhere = protecting("fd01::/32", "fd07::/32", Direction::Out);
+        nowhere.selector.ifindex = u32::MAX;
+        // There is no such type of ICMPv6; nft says so, and XFRM does not.
+        let mut odd = protecting("fd01::/32", "fd08::/32", Direction::Out);
+        odd.selector.protocol = 58;
+        odd.selector.src_port = policy::PortMask { value: 300, mask: u16::MAX };
+        let passed = PolicyConfig { templates: Vec::new(), priority: 2000, ..odd.clone() };
+        let good = protecting("fd01::/32", "fd02::/32", Direction::Out);
+        // After a start, and one by one.
+        guard.set([&nowhere, &odd, &good], &[]).unwrap();
+        for _ in 0..2 {
+            for to in ["fd02::1", "fd07::1", "fd08::1"] {
+                assert!(!leaves(to, "out0"), "{to} leaked");
+            }
+            assert!(leaves("fd09::1", "out0"), "what nothing is about was blocked");
+            let named = guard.refusals();
+            assert_eq!(named.len(), 2, "{named:#?}");
+            assert!(named[0].why.contains("no interface can have the index -1"), "{named:#?}");
+            assert!(named[1].why.contains("nft: "), "{named:#?}");
+            assert!(named.iter().all(|refusal| !refusal.leaves_a_gap()));
+            assert!(guard.is_complete() && guard.due().is_some());
+            guard.clear().unwrap();
+            assert!(leaves("fd02::1", "out0") && leaves("fd07::1", "out0"));
+            assert!(guard.refusals().is_empty());
+            for policy in [&nowhere, &odd, &good] {
+                guard.change(None, Some(policy));
+                guard.settle().unwrap();
+            }
+        }
+        // One that would let pass is left out.
+        let mut other = passed;
+        other.selector.dst_port = policy::PortMask { value: 1, mask: u16::MAX };
+        guard.change(None, Some(&other));
+        guard.settle().unwrap();
+        assert!(!leaves("fd08::1", "out0"));
+        assert!(guard.refusals().iter().any(|r| r.instead.is_none() && !r.leaves_a_gap()));
+        guard.change(Some(&other), None);
+        for policy in [&nowhere, &good] {
+            guard.change(Some(policy), None);
+            guard.settle().unwrap();
+        }
+        assert!(
+            leaves("fd02::1", "out0") && leaves("fd07::1", "out0") && !leaves("fd08::1", "out0")
+        );
+        guard.clear().unwrap();
+        assert!(!run("nft list ruleset").1.contains("culvert"));
+        assert!(!directory.path().join("guard.json").exists());
+    });
+}
+
+#[test]
+fn what_is_for_all_addresses_goes_with_its_policy() {
+    in_namespace(|| {
+        two_ways_out();
+        let directory = tempfile::tempdir().unwrap();
+        let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
+        let protects = protecting("fd01::/32", "fd02::/32", Direction::Out);
+        let passes = PolicyConfig {
+            templates: Vec::new(),
+            priority: 10,
+            ..protecting("::/0", "::/0", Direction::Out)
+        };
+        for policy in [&protects, &passes] {
+            guard.change(None, Some(policy));
+            guard.settle().unwrap();
+        }
+        assert!(leaves("fd02::1", "out0"), "what a policy lets pass was blocked");
+        guard.change(Some(&passes), None);
+        guard.settle().unwrap();
+        assert!(!leaves("fd02::1", "out0"), "it leaked by a policy that is gone");
+        guard.clear().unwrap();
+    });
+}
+
+#[test]
+fn stale_barriers_are_known_by_the_kernel_s_dump_and_others_stay() {
+    in_namespace(|| {
+        two_ways_out();
+        let directory = tempfile::tempdir().unwrap();
+        let policies = [
+            protecting("10.1.0.0/16", "10.2.0.0/16", Direction::Out),
+            protecting("fd01::/32", "fd02::/32", Direction::Out),
+        ];
+        Guard::open("test", "culvert0", directory.path()).unwrap().set(&policies, &[]).unwrap();
+        std::fs::remove_file(directory.path().join("guard.json")).unwrap();
+        let other = tempfile::tempdir().unwrap();
+        let far = protecting("10.1.0.0/16", "10.3.0.0/16", Direction::Out);
+        let mut of_another = Guard::open("other", "culvert0", other.path()).unwrap();
+        of_another.set([&far], &[]).unwrap();
+        let stranger = "src 10.1.0.0/16 dst 10.4.0.0/16 dir out action block priority 1000";
+        assert!(run(&format!("ip xfrm policy add {stranger}")).0);
+        // Prefixes before a start take nothing away: the list may be what was lost.
+        let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
+        guard.add_prefixes(&[prefix("10.5.0.0/16")]).unwrap();
+        assert!(!leaves("10.2.0.1", "out0") && !leaves("fd02::1", "out0"));
+        guard.set(&[], &[]).unwrap();
+        assert!(leaves("10.2.0.1", "out0"), "a stale policy was left");
+        assert!(leaves("fd02::1", "out0"), "a stale table was left");
+        let (_, left) = run("ip xfrm policy");
+        assert!(left.contains("10.3.0.0/16") && left.contains("10.4.0.0/16"), "{left}");
+        assert_eq!(left.matches("src ").count(), 2, "{left}");
+        of_another.clear().unwrap();
+    });
+}
+
+#[test]
+fn a_mark_with_bits_outside_its_mask_blocks_and_goes_again() {
+    in_namespace(|| {
+        two_ways_out();
+        let directory = tempfile::tempdir().unwrap();
+        let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
+        let mark = Mark { value: 0xff, mask: 0x0f };
+        for (src, dst) in [("10.1.0.0/16", "10.2.0.0/16"), ("fd01::/32", "fd02::/32")] {
+            let policy = PolicyConfig { mark, ..protecting(src, dst, Direction::Out) };
+            guard.change(None, Some(&policy));
+            guard.settle().unwrap();
+            let to = dst.replace("0.0/16", "0.1").replace("/32", "1");
+            let is_blocked = |mark: u32| {
+                let before = sent("out0");
+                run(&format!("ping -n -q -c 30 -i 0.002 -W 0.1 -m {mark} {to}"));
+                // Solicitations of the interface may come between.
+                sent("out0") < before + 15
+            };
+            assert!(is_blocked(15) && is_blocked(0x2f), "{to} leaked");
+            assert!(!is_blocked(14), "{to}: another mark was blocked");
+            guard.change(Some(&policy), None);
+            guard.settle().unwrap();
+        }
+        assert_eq!(run("ip xfrm policy").1, "", "left behind");
+        assert!(!directory.path().join("guard.json").exists());
+    });
+}
+
+#[test]
+fn what_the_kernel_has_lost_is_compared_with_its_dump() {
+    in_namespace(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
+        let to = |n: u8| protecting("10.1.0.0/16", &format!("10.{n}.0.0/16"), Direction::Out);
+        let policies: Vec<PolicyConfig> = (2..6).map(to).collect();
+        guard.set(&policies, &[]).unwrap();
+        // One is gone, and one of ours stands that is not known here.
+        assert!(run("ip xfrm policy delete src 10.1.0.0/16 dst 10.2.0.0/16 dir out").0);
+        let stale = Barrier::of_policy(&to(9)).unwrap();
+        guard.kernel.put(&[stale]).pop().unwrap().unwrap();
+        guard.change(Some(&policies[0]), None);
+        guard.settle().unwrap();
+        assert!(guard.is_complete());
+        let (_, left) = run("ip xfrm policy");
+        assert!(!left.contains("10.9.0.0/16") && left.matches("src ").count() == 3, "{left}");
+        guard.clear().unwrap();
+    });
+}

@@ -1,5 +1,6 @@
 //! Barriers as policies of the kernel's own XFRM.
 
+use core::fmt;
 use std::collections::HashSet;
 use std::io;
 
@@ -14,107 +15,67 @@ use xfrm::codec::{
 use crate::barrier::{Barrier, Effect};
 use crate::threshold::Threshold;
 
+/// What the guard asks of the kernel's XFRM.
+pub(crate) trait Policies: fmt::Debug + Send {
+    /// Adds policies, or replaces those with the same selector, direction, mark and if_id; in
+    /// order. One answer for each.
+    fn put(&mut self, barriers: &[Barrier]) -> Vec<io::Result<()>>;
+
+    /// Removes policies; one answer for each.
+    fn remove(&mut self, barriers: &[Barrier]) -> Vec<io::Result<()>>;
+
+    /// Removes policies that a listing has found; one answer for each.
+    fn remove_found(&mut self, found: &[Found]) -> Vec<io::Result<()>>;
+
+    /// All of the kernel's policies, ours or not, by one dump.
+    fn listing(&mut self) -> io::Result<Listing>;
+
+    /// How many policies the kernel has, ours or not: in, out, forward.
+    fn counts(&mut self) -> io::Result<[u32; 3]>;
+
+    /// The prefix lengths from which on the kernel hashes IPv4 policies.
+    fn threshold(&mut self) -> io::Result<Threshold>;
+
+    /// Sets those lengths. The kernel rehashes its policies in the background; which policy a packet
+    /// matches does not change.
+    fn set_threshold(&mut self, threshold: Threshold) -> io::Result<()>;
+}
+
 /// A socket to the kernel's XFRM.
 pub(crate) struct KernelPolicies {
     socket: Socket,
     sequence: u32,
+    tag: Tag,
 }
 
-impl std::fmt::Debug for KernelPolicies {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// What the policies of one instance have, and nobody else's: a soft limit of packets. Linux keeps and tells it, and
+/// counts no policy's packets. So what an instance has put up is known by the kernel's own words, whatever became of
+/// the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag(u64);
+
+impl Tag {
+    /// The tag of an instance: FNV-1a of its name behind a word of ours.
+    pub(crate) fn of(instance: &str) -> Tag {
+        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        let bytes = b"culvert-guard ".iter().copied().chain(instance.bytes());
+        // Below what `ip` and others take for no limit.
+        Tag(bytes.fold(0xcbf2_9ce4_8422_2325, step) >> 1 | 1)
+    }
+}
+
+impl fmt::Debug for KernelPolicies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KernelPolicies")
     }
 }
 
 impl KernelPolicies {
-    pub(crate) fn open() -> io::Result<KernelPolicies> {
+    pub(crate) fn open(tag: Tag) -> io::Result<KernelPolicies> {
         let mut socket = Socket::new(NETLINK_XFRM)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(KernelPolicies { socket, sequence: 0 })
-    }
-
-    /// Adds policies, or replaces those with the same selector, direction, mark and if_id; in
-    /// order. One answer for each.
-    pub(crate) fn put(&mut self, barriers: &[Barrier]) -> Vec<io::Result<()>> {
-        self.requests(barriers, |barrier| (kind::UPDPOLICY, policy_info(barrier).to_bytes()))
-    }
-
-    /// Removes policies; one answer for each.
-    pub(crate) fn remove(&mut self, barriers: &[Barrier]) -> Vec<io::Result<()>> {
-        self.requests(barriers, |barrier| {
-            let id = PolicyId {
-                selector: selector_info(barrier),
-                dir: barrier.direction(),
-                ..PolicyId::default()
-            };
-            (kind::DELPOLICY, id.to_bytes())
-        })
-    }
-
-    /// All of the kernel's policies, ours or not, by one dump.
-    pub(crate) fn listing(&mut self) -> io::Result<Listing> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let flags = flag::REQUEST | flag::DUMP;
-        let mut writer = MessageWriter::new(kind::GETPOLICY, flags, self.sequence, 0);
-        // Linux wants the struct there, and reads nothing of it.
-        writer.fixed(&PolicyId::default());
-        self.socket.send(&writer.finish(), 0)?;
-        let mut listing = Listing(HashSet::new());
-        loop {
-            let (answer, _) = self.socket.recv_from_full()?;
-            for (header, message) in Messages::new(&answer) {
-                if header.seq != self.sequence {
-                    continue;
-                }
-                match header.kind {
-                    kind::DONE => return Ok(listing),
-                    kind::ERROR => acknowledged(message)?,
-                    kind::NEWPOLICY => listing.note(message.get(Header::LEN..).unwrap_or_default()),
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    /// How many policies the kernel has, ours or not: in, out, forward.
-    pub(crate) fn counts(&mut self) -> io::Result<[u32; 3]> {
-        let attributes = self.spd_info()?;
-        let number = |at: usize| {
-            let bytes = attributes.get(at..)?.first_chunk()?;
-            Some(u32::from_ne_bytes(*bytes))
-        };
-        // The first attribute: its header, then the counts.
-        let counts = number(4).zip(number(8)).zip(number(12));
-        let ((input, output), forward) = counts.ok_or(io::ErrorKind::InvalidData)?;
-        Ok([input, output, forward])
-    }
-
-    /// The prefix lengths from which on the kernel hashes IPv4 policies.
-    pub(crate) fn threshold(&mut self) -> io::Result<Threshold> {
-        let attributes = self.spd_info()?;
-        let found = SpdAttributes::parse(&attributes).map_err(|_| io::ErrorKind::InvalidData)?;
-        let found = found.ipv4.and_then(|bytes| SpdThreshold::decode(bytes).ok());
-        let found = found.ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Threshold { local: found.local_bits, remote: found.remote_bits })
-    }
-
-    /// Sets those lengths. The kernel rehashes its policies in the background; which policy a packet
-    /// matches does not change.
-    pub(crate) fn set_threshold(&mut self, threshold: Threshold) -> io::Result<()> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let flags = flag::REQUEST | flag::ACK;
-        let mut writer = MessageWriter::new(kind::NEWSPDINFO, flags, self.sequence, 0);
-        let value = SpdThreshold { local_bits: threshold.local, remote_bits: threshold.remote };
-        writer.fixed(&0u32).field(attr::SPD_IPV4_HTHRESH, &value);
-        self.socket.send(&writer.finish(), 0)?;
-        loop {
-            let (answer, _) = self.socket.recv_from_full()?;
-            let Ok(header) = Header::decode(&answer) else { continue };
-            if header.kind == kind::ERROR && header.seq == self.sequence {
-                return acknowledged(&answer);
-            }
-        }
+        Ok(KernelPolicies { socket, sequence: 0, tag })
     }
 
     /// The attributes of the kernel's `NEWSPDINFO`.
@@ -138,23 +99,23 @@ impl KernelPolicies {
         }
     }
 
-    /// Sends a request for each barrier, many at a time, and returns each one's answer. A request
+    /// Sends a request for each subject, many at a time, and returns each one's answer. A request
     /// without an answer failed.
-    fn requests(
+    fn requests<T>(
         &mut self,
-        barriers: &[Barrier],
-        request: impl Fn(&Barrier) -> (u16, Vec<u8>),
+        subjects: &[T],
+        request: impl Fn(&T) -> (u16, Vec<u8>),
     ) -> Vec<io::Result<()>> {
-        let mut results = Vec::with_capacity(barriers.len());
-        for some in barriers.chunks(AT_A_TIME) {
+        let mut results = Vec::with_capacity(subjects.len());
+        for some in subjects.chunks(AT_A_TIME) {
             let first = self.sequence.wrapping_add(1);
             let mut datagram = Vec::new();
-            for barrier in some {
+            for subject in some {
                 self.sequence = self.sequence.wrapping_add(1);
-                let (kind, fixed) = request(barrier);
+                let (kind, body) = request(subject);
                 let flags = flag::REQUEST | flag::ACK;
                 let mut writer = MessageWriter::new(kind, flags, self.sequence, 0);
-                writer.raw(&fixed).raw(&attributes(barrier));
+                writer.raw(&body);
                 datagram.extend_from_slice(&writer.finish());
             }
             let answers = self.exchange(&datagram, first, some.len());
@@ -194,22 +155,156 @@ impl KernelPolicies {
     }
 }
 
+impl Policies for KernelPolicies {
+    fn put(&mut self, barriers: &[Barrier]) -> Vec<io::Result<()>> {
+        let tag = self.tag;
+        self.requests(barriers, |barrier| (kind::UPDPOLICY, encoded(barrier, tag)))
+    }
+
+    fn remove(&mut self, barriers: &[Barrier]) -> Vec<io::Result<()>> {
+        self.requests(barriers, |barrier| {
+            let id = PolicyId {
+                selector: selector_info(barrier),
+                dir: barrier.direction(),
+                ..PolicyId::default()
+            };
+            (kind::DELPOLICY, [id.to_bytes(), attributes(barrier)].concat())
+        })
+    }
+
+    fn remove_found(&mut self, found: &[Found]) -> Vec<io::Result<()>> {
+        self.requests(found, |found| {
+            let id = PolicyId {
+                selector: found.info.selector.clone(),
+                index: found.info.index,
+                dir: found.info.dir,
+                ..PolicyId::default()
+            };
+            (kind::DELPOLICY, [id.to_bytes(), written(&found.mark, found.if_id)].concat())
+        })
+    }
+
+    fn listing(&mut self) -> io::Result<Listing> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let flags = flag::REQUEST | flag::DUMP;
+        let mut writer = MessageWriter::new(kind::GETPOLICY, flags, self.sequence, 0);
+        // Linux wants the struct there, and reads nothing of it.
+        writer.fixed(&PolicyId::default());
+        self.socket.send(&writer.finish(), 0)?;
+        let mut listing = Listing::new(self.tag);
+        loop {
+            let (answer, _) = self.socket.recv_from_full()?;
+            for (header, message) in Messages::new(&answer) {
+                if header.seq != self.sequence {
+                    continue;
+                }
+                match header.kind {
+                    kind::DONE => return Ok(listing),
+                    kind::ERROR => acknowledged(message)?,
+                    kind::NEWPOLICY => listing.note(message.get(Header::LEN..).unwrap_or_default()),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn counts(&mut self) -> io::Result<[u32; 3]> {
+        let attributes = self.spd_info()?;
+        let number = |at: usize| {
+            let bytes = attributes.get(at..)?.first_chunk()?;
+            Some(u32::from_ne_bytes(*bytes))
+        };
+        // The first attribute: its header, then the counts.
+        let counts = number(4).zip(number(8)).zip(number(12));
+        let ((input, output), forward) = counts.ok_or(io::ErrorKind::InvalidData)?;
+        Ok([input, output, forward])
+    }
+
+    fn threshold(&mut self) -> io::Result<Threshold> {
+        let attributes = self.spd_info()?;
+        let found = SpdAttributes::parse(&attributes).map_err(|_| io::ErrorKind::InvalidData)?;
+        let found = found.ipv4.and_then(|bytes| SpdThreshold::decode(bytes).ok());
+        let found = found.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Threshold { local: found.local_bits, remote: found.remote_bits })
+    }
+
+    fn set_threshold(&mut self, threshold: Threshold) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let flags = flag::REQUEST | flag::ACK;
+        let mut writer = MessageWriter::new(kind::NEWSPDINFO, flags, self.sequence, 0);
+        let value = SpdThreshold { local_bits: threshold.local, remote_bits: threshold.remote };
+        writer.fixed(&0u32).field(attr::SPD_IPV4_HTHRESH, &value);
+        self.socket.send(&writer.finish(), 0)?;
+        loop {
+            let (answer, _) = self.socket.recv_from_full()?;
+            let Ok(header) = Header::decode(&answer) else { continue };
+            if header.kind == kind::ERROR && header.seq == self.sequence {
+                return acknowledged(&answer);
+            }
+        }
+    }
+}
+
 /// Requests that are sent at a time: all of their answers fit into a socket's buffer, whatever
 /// they are.
 const AT_A_TIME: usize = 32;
 
-/// The kernel's policies, each encoded without its index and counters.
-#[derive(Debug, Default)]
-pub(crate) struct Listing(HashSet<Vec<u8>>);
+/// The kernel's policies.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    /// Those that a barrier can equal, each encoded without its index and counters.
+    all: HashSet<Vec<u8>>,
+    ours: Vec<Found>,
+    tag: Tag,
+}
+
+/// A policy of ours in the kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    info: PolicyInfo,
+    mark: MarkAttribute,
+    if_id: u32,
+    encoded: Vec<u8>,
+}
+
+impl Found {
+    /// Its index in the kernel.
+    pub(crate) fn index(&self) -> u32 {
+        self.info.index
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = &self.info.selector;
+        let side = |address: Address, len: u8| match address.ip(s.family) {
+            Some(ip) => format!("{ip}/{len}"),
+            None => "?".into(),
+        };
+        let (src, dst) = (side(s.src, s.src_prefix_len), side(s.dst, s.dst_prefix_len));
+        write!(f, "src {src} dst {dst} priority {} index {}", self.info.priority, self.index())
+    }
+}
 
 impl Listing {
+    /// A listing of nothing.
+    pub(crate) fn new(tag: Tag) -> Listing {
+        Listing { all: HashSet::new(), ours: Vec::new(), tag }
+    }
+
     /// Whether the kernel has exactly this barrier's policy.
     pub(crate) fn has(&self, barrier: &Barrier) -> bool {
-        self.0.contains(&[policy_info(barrier).to_bytes(), attributes(barrier)].concat())
+        self.all.contains(&encoded(barrier, self.tag))
+    }
+
+    /// The policies with our tag that are none of these barriers.
+    pub(crate) fn stale<'a>(&self, standing: impl Iterator<Item = &'a Barrier>) -> Vec<Found> {
+        let known: HashSet<Vec<u8>> = standing.map(|b| encoded(b, self.tag)).collect();
+        self.ours.iter().filter(|found| !known.contains(&found.encoded)).cloned().collect()
     }
 
     /// Adds a policy, given the body of its message. One that no barrier can equal is left out.
-    fn note(&mut self, body: &[u8]) {
+    pub(crate) fn note(&mut self, body: &[u8]) {
         let Ok(mut info) = PolicyInfo::decode(body) else { return };
         let rest = body.get(PolicyInfo::LEN..).unwrap_or_default();
         let Ok(found) = Attributes::parse(rest) else { return };
@@ -217,23 +312,33 @@ impl Listing {
         if !is_main || found.has(attr::TMPL) || found.has(attr::SEC_CTX) {
             return;
         }
+        let index = info.index;
         (info.index, info.current) = (0, LifetimeCurrent::default());
         let mark = found.value(attr::MARK).unwrap_or_default();
-        let attributes = written(&mark, found.value(attr::IF_ID).unwrap_or_default());
-        self.0.insert([info.to_bytes(), attributes].concat());
+        let if_id = found.value(attr::IF_ID).unwrap_or_default();
+        let encoded = [info.to_bytes(), written(&mark, if_id)].concat();
+        if info.limits.soft_packets == self.tag.0 {
+            let info = PolicyInfo { index, ..info };
+            self.ours.push(Found { info, mark, if_id, encoded: encoded.clone() });
+        }
+        self.all.insert(encoded);
     }
 }
 
+/// A barrier's policy as a listing has it.
+fn encoded(barrier: &Barrier, tag: Tag) -> Vec<u8> {
+    [policy_info(barrier, tag).to_bytes(), attributes(barrier)].concat()
+}
+
 /// The attributes that name a policy.
-fn attributes(barrier: &Barrier) -> Vec<u8> {
+pub(crate) fn attributes(barrier: &Barrier) -> Vec<u8> {
     let (value, mask) = barrier.mark();
     written(&MarkAttribute { value, mask }, barrier.if_id())
 }
 
 fn written(mark: &MarkAttribute, if_id: u32) -> Vec<u8> {
     let mut writer = MessageWriter::new(0, 0, 0, 0);
-    // A value outside its mask matches no packet, so it is not left out.
-    if (mark.value, mark.mask) != (0, 0) {
+    if mark.mask != 0 {
         writer.field(attr::MARK, mark);
     }
     if if_id != 0 {
@@ -243,13 +348,13 @@ fn written(mark: &MarkAttribute, if_id: u32) -> Vec<u8> {
 }
 
 /// The policy that a barrier is.
-fn policy_info(barrier: &Barrier) -> PolicyInfo {
+pub(crate) fn policy_info(barrier: &Barrier, tag: Tag) -> PolicyInfo {
     PolicyInfo {
         selector: selector_info(barrier),
         limits: LifetimeConfig {
             soft_bytes: u64::MAX,
             hard_bytes: u64::MAX,
-            soft_packets: u64::MAX,
+            soft_packets: tag.0,
             hard_packets: u64::MAX,
             ..LifetimeConfig::default()
         },

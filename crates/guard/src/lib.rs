@@ -28,6 +28,7 @@
 //! | [`Guard::set`] | installs exactly these barriers, whatever the kernel has: after a start |
 //! | [`Guard::change`], [`Guard::settle`] | one policy was added or removed; the cost does not depend on how many there are |
 //! | [`Guard::check`] | reinstalls what somebody flushed |
+//! | [`Guard::refusals`], [`Guard::warnings`] | what nft or the kernel refuses, and what blocks more in its place |
 //! | [`apply`] | has `nft` carry out a ruleset, for others as well |
 //! | [`Guard::finish`], [`Guard::clear`] | at the end: completes what was put off, or removes everything |
 //!
@@ -63,25 +64,41 @@
 //!
 //! # When something fails
 //!
-//! The rest is tried all the same. A barrier that the kernel refused is tried again by
-//! [`Guard::settle`] when [`Guard::due`] says so; [`Guard::is_complete`] is false meanwhile.
+//! The rest is tried all the same, and nothing less is blocked. A barrier that the kernel or nft refuses is replaced by
+//! one that blocks more ([`Refusal`]). A ruleset is taken as a whole, so the rules that nft refuses are looked for by
+//! halves, and the others stand. Where nft cannot be used at all, IPv6 is blocked by kernel policies, which the private
+//! interface is not exempt from. What is refused is tried again by [`Guard::settle`] when [`Guard::due`] says so;
+//! [`Guard::is_complete`] is false while something is not blocked that should be, or could be blocked more narrowly for
+//! all of IPv6.
+//!
+//! A kernel policy of ours has a soft limit of packets that nobody else has: a number made of the instance's name, which
+//! Linux keeps and never acts on. So barriers that no list names are found in the kernel's own dump, and removed at a
+//! start, and whenever the kernel does not have what was to be removed. Those of others are left alone.
 //!
 //! # Not handled
 //!
-//! Without `nft` IPv6 is not guarded. Between early boot and the first policy only prefixes that
-//! are configured are blocked.
+//! Between early boot and the first policy only prefixes that are configured are blocked. Later fragments have no ports,
+//! so a policy that names ports does not hold them back, as in Linux.
 #![forbid(unsafe_code)]
 
+mod apply;
 mod barrier;
+mod bisect;
 #[cfg(test)]
 mod cases;
 mod classes;
 mod defaults;
+#[cfg(test)]
+mod fakes;
+#[cfg(test)]
+mod fuzz;
 mod kernel;
 mod list;
 mod netfilter;
+mod nft;
 #[cfg(test)]
 mod properties;
+mod refusals;
 mod standing;
 #[cfg(test)]
 mod testing;
@@ -97,12 +114,14 @@ use thiserror::Error;
 
 pub use barrier::{Barrier, Effect};
 pub use defaults::Defaults;
-use kernel::{KernelPolicies, Listing};
-use list::{List, Step};
+use kernel::{KernelPolicies, Policies, Tag};
+use list::List;
 use netfilter::Netfilter;
-pub use netfilter::apply;
+pub use nft::{NftError, apply};
+pub use refusals::Refusal;
+use refusals::Refusals;
 use standing::Standing;
-use threshold::{Chooser, FRESH, Threshold, choose};
+use threshold::{Chooser, FRESH, Threshold};
 
 /// Why a barrier could not be installed or removed.
 #[derive(Debug, Error)]
@@ -112,17 +131,31 @@ pub enum GuardError {
         "NETLINK_XFRM: {0}\n  the guard needs CAP_NET_ADMIN and a kernel with CONFIG_XFRM_USER"
     )]
     Socket(io::Error),
-    /// The kernel refused a policy.
-    #[error("the kernel refused the guard's policy `{barrier}`: {source}")]
+    /// A barrier cannot be put up, and nothing that blocks more in its place.
+    #[error(
+        "the guard's barrier `{barrier}` is refused, and nothing stands in its place: {why}\n  \
+         what it would block leaves in clear if the daemon dies; it is tried again"
+    )]
     Refused {
-        /// The policy's barrier.
+        /// The barrier.
+        barrier: Barrier,
+        /// What the kernel said.
+        why: String,
+    },
+    /// A barrier cannot be removed.
+    #[error("the kernel keeps the guard's policy `{barrier}`: {source}\n  it is tried again")]
+    Kept {
+        /// The barrier.
         barrier: Barrier,
         /// The kernel's answer.
         source: io::Error,
     },
-    /// `nft` failed or is missing.
-    #[error("IPv6 guard: nft: {0}\n  install the package nftables, or IPv6 is not guarded")]
-    Netfilter(String),
+    /// IPv6 is guarded by kernel policies, because nftables cannot be used.
+    #[error(
+        "IPv6 guard: nft {0}\n  until it works, kernel policies guard IPv6, and also block what this host itself \
+         sends to and gets from protected networks"
+    )]
+    Netfilter(NftError),
     /// The list cannot be kept.
     #[error("{path}: {source}")]
     List {
@@ -147,10 +180,17 @@ pub struct Guard {
     standing: Standing,
     /// Identities to compare with what is installed.
     touched: HashSet<Barrier>,
-    /// Identities whose barrier the kernel refused.
-    refused: HashSet<Barrier>,
+    /// Barriers that are refused, and what stands in their place.
+    refusals: Refusals,
+    /// Identities of barriers that the kernel did not remove.
+    kept: HashSet<Barrier>,
+    /// Why nftables cannot be used, if that is so.
+    no_nft: Option<NftError>,
+    /// Kernel policies let neighbour discovery pass.
+    lets_discovery_pass: bool,
     retry_at: Option<Instant>,
-    kernel: KernelPolicies,
+    kernel: Box<dyn Policies>,
+    tag: Tag,
     /// The kernel's hash threshold before the first barrier, and the present one.
     threshold: (Threshold, Threshold),
     chooser: Chooser,
@@ -168,23 +208,38 @@ impl Guard {
         let path = directory.join("guard.json");
         let (list, standing) =
             List::open(path.clone()).map_err(|source| GuardError::List { path, source })?;
-        let mut kernel = KernelPolicies::open().map_err(GuardError::Socket)?;
+        let tag = Tag::of(instance);
+        let kernel = KernelPolicies::open(tag).map_err(GuardError::Socket)?;
+        let netfilter = Netfilter::new(instance, tun, Box::new(nft::Program));
+        Ok(Guard::with((list, standing), Box::new(kernel), tag, netfilter))
+    }
+
+    fn with(
+        (list, standing): (List, HashMap<Barrier, Barrier>),
+        mut kernel: Box<dyn Policies>,
+        tag: Tag,
+        netfilter: Netfilter,
+    ) -> Guard {
         let holds = kernel.threshold().unwrap_or(FRESH);
         // Beside barriers of ours the threshold is most likely ours too.
         let before = if standing.is_empty() { holds } else { FRESH };
-        Ok(Guard {
+        Guard {
             list,
             wanted: HashMap::new(),
             defaults: Defaults::default(),
             standing: standing.into_values().collect(),
             touched: HashSet::new(),
-            refused: HashSet::new(),
+            refusals: Refusals::default(),
+            kept: HashSet::new(),
+            no_nft: None,
+            lets_discovery_pass: false,
             retry_at: None,
             kernel,
+            tag,
             threshold: (before, holds),
             chooser: Chooser::default(),
-            netfilter: Netfilter::new(instance, tun),
-        })
+            netfilter,
+        }
     }
 
     /// No barrier stops what goes to or comes from these interfaces of culvert's, beside the private one;
@@ -253,7 +308,7 @@ impl Guard {
         }
         self.want_prefixes(prefixes);
         self.want_defaults(self.defaults);
-        self.enforce()
+        self.enforce(true)
     }
 
     /// The directions in which packets that no policy is about are blocked.
@@ -291,10 +346,9 @@ impl Guard {
     /// As [`Guard::set`].
     pub fn settle(&mut self) -> Result<(), GuardError> {
         if self.retry_at.is_some_and(|at| at <= Instant::now()) {
-            self.retry_at = None;
-            self.touched.extend(self.refused.drain());
+            self.retry();
         }
-        self.apply(false)
+        self.apply(false, false)
     }
 
     /// Reinstalls everything if barriers are missing: somebody flushed the kernel's policies or
@@ -309,7 +363,7 @@ impl Guard {
         if !is_short && !self.netfilter.is_gone() {
             return Ok(false);
         }
-        self.enforce().map(|()| true)
+        self.enforce(true).map(|()| true)
     }
 
     /// As [`Guard::settle`], but puts nothing off. The last call of an owner.
@@ -321,9 +375,31 @@ impl Guard {
         self.settle()
     }
 
-    /// Whether no barrier was refused and every recorded change was applied.
+    /// Whether everything that is to be blocked is blocked, by whatever, and every recorded change was applied.
     pub fn is_complete(&self) -> bool {
-        self.refused.is_empty() && self.touched.is_empty()
+        let is_whole = self.kept.is_empty() && self.no_nft.is_none() && self.touched.is_empty();
+        is_whole && !self.refusals.leave_a_gap()
+    }
+
+    /// The barriers of policies and prefixes that are refused, in order, and what stands in their place.
+    pub fn refusals(&self) -> Vec<Refusal> {
+        self.refusals.named()
+    }
+
+    /// What an operator should know: a line for each of the first refused barriers, and how many more there are. What
+    /// all of IPv6 has in common is an error of [`Guard::settle`].
+    pub fn warnings(&self) -> Vec<String> {
+        let is_common = |r: &Refusal| self.no_nft.is_some() && r.instead == r.barrier.as_policy();
+        let refused = self.refusals().into_iter().filter(|refusal| !is_common(refusal));
+        let mut warnings: Vec<String> = refused.map(|r| format!("guard: {r}")).collect();
+        let more = warnings.len().saturating_sub(NAMED);
+        warnings.truncate(NAMED);
+        if more > 0 {
+            warnings.push(format!(
+                "guard: barrier refused {more} times more: culvert guard show lists what stands"
+            ));
+        }
+        warnings
     }
 
     /// When [`Guard::settle`] has something to do though no policy changed.
@@ -340,7 +416,8 @@ impl Guard {
             self.want(barrier);
         }
         self.want_prefixes(prefixes);
-        self.enforce()
+        // What no list names may be what a lost list has named: no time to let it pass.
+        self.enforce(false)
     }
 
     /// Removes every barrier.
@@ -350,7 +427,7 @@ impl Guard {
     pub fn clear(&mut self) -> Result<(), GuardError> {
         self.wanted.clear();
         self.defaults = Defaults::default();
-        self.enforce()
+        self.enforce(true)
     }
 
     fn want(&mut self, barrier: Barrier) {
@@ -378,139 +455,20 @@ impl Guard {
         }
     }
 
+    /// What the kernel is to have of an identity: of several the first in order.
+    fn first_wanted(&self, identity: &Barrier) -> Option<Barrier> {
+        self.wanted.get(identity)?.iter().min_by_key(|b| b.rank()).copied()
+    }
+
     fn want_prefixes(&mut self, prefixes: &[Prefix]) {
         for barrier in prefixes.iter().flat_map(|prefix| Barrier::of_prefix(*prefix)) {
             self.want(barrier);
         }
     }
-
-    /// Compares every barrier with what the kernel has.
-    fn enforce(&mut self) -> Result<(), GuardError> {
-        self.touched.extend(self.wanted.keys().copied());
-        self.touched.extend(self.standing.all().map(Barrier::identity));
-        self.refused.clear();
-        self.retry_at = None;
-        self.apply(true)
-    }
-
-    fn apply(&mut self, again: bool) -> Result<(), GuardError> {
-        let mut first_error = Ok(());
-        let mut note = |result: Result<(), GuardError>| {
-            if first_error.is_ok() {
-                first_error = result;
-            }
-        };
-        let (mut up, mut down) = (Vec::new(), Vec::new());
-        for identity in self.touched.drain() {
-            let wanted = self.wanted.get(&identity);
-            let wanted = wanted.and_then(|list| list.iter().min_by_key(|b| b.rank())).copied();
-            match (self.standing.get(&identity), wanted) {
-                (Some(has), Some(wanted)) if *has == wanted && !again => {}
-                (_, Some(wanted)) => up.push(wanted),
-                (Some(has), None) => down.push(*has),
-                (None, None) => {}
-            }
-        }
-        up.sort_by_key(Barrier::rank);
-        let fail = |list: &List, source| GuardError::List { path: list.path().into(), source };
-
-        let fresh: Vec<Barrier> = up.iter().filter(|b| !self.standing.has(b)).copied().collect();
-        let listed = self.list.append(Step::Up, &fresh);
-        note(listed.map_err(|e| fail(&self.list, e)));
-        let mut gone = Vec::new();
-        self.follow_threshold(&fresh);
-        // Without a listing every policy is written again.
-        let there =
-            if again { self.kernel.listing().unwrap_or_default() } else { Listing::default() };
-        let (rules, policies): (Vec<_>, Vec<_>) = up.into_iter().partition(Barrier::is_netfilter);
-        let (there, missing): (Vec<_>, Vec<_>) = policies.into_iter().partition(|b| there.has(b));
-        let results = self.kernel.put(&missing);
-        let mut done: Vec<Barrier> = there;
-        for (barrier, result) in missing.into_iter().zip(results) {
-            match result {
-                Ok(()) => done.push(barrier),
-                Err(source) => {
-                    self.refused.insert(barrier.identity());
-                    note(Err(GuardError::Refused { barrier, source }));
-                }
-            }
-        }
-        rules.iter().for_each(|barrier| self.netfilter.up(*barrier));
-        for barrier in done.into_iter().chain(rules) {
-            let old = self.standing.insert(barrier);
-            gone.extend(old.filter(|old| *old != barrier));
-        }
-        let (rules, policies): (Vec<_>, Vec<_>) = down.into_iter().partition(Barrier::is_netfilter);
-        for barrier in rules {
-            self.netfilter.down(barrier);
-            self.standing.remove(&barrier.identity());
-        }
-        let results = self.kernel.remove(&policies);
-        for (barrier, result) in policies.into_iter().zip(results) {
-            if let Err(source) = result
-                // Gone already.
-                && source.raw_os_error() != Some(NO_ENTRY)
-            {
-                self.refused.insert(barrier.identity());
-                note(Err(GuardError::Refused { barrier, source }));
-                continue;
-            }
-            gone.push(barrier);
-            self.standing.remove(&barrier.identity());
-        }
-        match self.netfilter.follow(self.standing.all().filter(|b| b.is_netfilter()), again) {
-            Ok(down) => gone.extend(down),
-            Err((error, not_up)) => {
-                // They stay listed: an earlier table may still have them.
-                for barrier in not_up {
-                    self.standing.remove(&barrier.identity());
-                    self.refused.insert(barrier.identity());
-                }
-                note(Err(GuardError::Netfilter(error)));
-            }
-        }
-        if !self.refused.is_empty() && self.retry_at.is_none() {
-            self.retry_at = Some(Instant::now() + RETRY_INTERVAL);
-        }
-        gone.retain(|b| !self.standing.has(b));
-        let listed = self.list.append(Step::Down, &gone);
-        // What is refused or pending may be known from the list alone, so it is kept whole.
-        let is_settled = self.refused.is_empty() && !self.netfilter.owes();
-        let listed = listed.and_then(|()| match is_settled {
-            true => self.list.tidy(self.standing.all()),
-            false => Ok(()),
-        });
-        note(listed.map_err(|e| fail(&self.list, e)));
-        if self.standing.policies() == 0 {
-            self.set_threshold(self.threshold.0);
-            self.chooser = Chooser::default();
-        }
-        first_error
-    }
-
-    /// Adapts the kernel's hash threshold to the policies before these are added.
-    fn follow_threshold(&mut self, fresh: &[Barrier]) {
-        let count = self.standing.policies() + fresh.iter().filter(|b| !b.is_netfilter()).count();
-        if self.chooser.is_due(count) {
-            let next = choose(self.standing.all().chain(fresh), self.threshold.1);
-            self.set_threshold(next);
-        }
-    }
-
-    fn set_threshold(&mut self, next: Threshold) {
-        if next == self.threshold.1 {
-            return;
-        }
-        match self.kernel.set_threshold(next) {
-            Ok(()) => {
-                tracing::debug!(?next, "the kernel hashes policies from these lengths on");
-                self.threshold.1 = next;
-            }
-            // Only time is lost.
-            Err(error) => tracing::debug!(%error, "the kernel's policies stay in lists"),
-        }
-    }
 }
+
+/// Refused barriers that are named one by one.
+const NAMED: usize = 8;
 
 /// Interval at which what the kernel refused is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);

@@ -2,17 +2,14 @@
 
 use core::fmt::Write as _;
 use std::collections::HashSet;
-use std::io::Write as _;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
-use policy::{Direction, PortMask};
-use xfrm::codec::{Field as _, Header, MessageWriter, flag, kind};
+use policy::{Direction, PortMask, Selector};
 
-use crate::barrier::{Barrier, Effect};
+use crate::barrier::{Barrier, DISCOVERY, Effect, ICMPV6};
 use crate::classes::Classes;
 use crate::direction_number;
+use crate::nft::{Nft, NftError};
 
 /// The table with the barriers for IPv6.
 ///
@@ -38,10 +35,24 @@ pub(crate) struct Netfilter {
     quiet_until: Option<Instant>,
     /// Our table is installed and, as far as is known, as we made it.
     is_known: bool,
+    /// The table is to be replaced whatever else changes: a transaction has failed.
+    is_owed: bool,
+    /// A table of ours stands that could not be replaced.
+    is_left: bool,
+    nft: Box<dyn Nft>,
+}
+
+/// Why the table could not be replaced. The one that stood before still does.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// These classes are refused, each with what was said; without them it can be.
+    Refused(Vec<(Barrier, String)>),
+    /// No table of ours can be.
+    Unusable(NftError),
 }
 
 impl Netfilter {
-    pub fn new(instance: &str, tun: &str) -> Netfilter {
+    pub fn new(instance: &str, tun: &str, nft: Box<dyn Nft>) -> Netfilter {
         Netfilter {
             table: format!("ip6 culvert-guard-{instance}"),
             spared: vec!["lo".into(), tun.into()],
@@ -51,6 +62,9 @@ impl Netfilter {
             down: Vec::new(),
             quiet_until: None,
             is_known: false,
+            is_owed: false,
+            is_left: false,
+            nft,
         }
     }
 
@@ -72,7 +86,28 @@ impl Netfilter {
 
     /// Whether changes are pending.
     pub fn owes(&self) -> bool {
-        !(self.up.is_empty() && self.early.is_empty() && self.down.is_empty())
+        self.is_owed
+            || self.is_left
+            || !(self.up.is_empty() && self.early.is_empty() && self.down.is_empty())
+    }
+
+    /// Whether the table is to be replaced at once.
+    pub fn is_owed(&self) -> bool {
+        self.is_owed
+    }
+
+    /// Forgets what is to be added: none of it can be.
+    pub fn give_up(&mut self) {
+        self.up.clear();
+        self.early.clear();
+        (self.classes, self.is_known, self.is_owed) = (Classes::default(), false, false);
+        self.is_left = self.is_there();
+    }
+
+    /// Removes the table.
+    pub fn remove_table(&mut self) -> Result<(), NftError> {
+        let (table, spared) = (&self.table, &self.spared);
+        self.nft.apply(&ruleset(table, spared, &[], &Classes::default()))
     }
 
     /// When the table should be replaced.
@@ -86,22 +121,25 @@ impl Netfilter {
     }
 
     /// Whether our table is missing; false where the kernel does not say.
-    pub fn is_gone(&self) -> bool {
-        self.is_known && has_table(&self.table).is_ok_and(|there| !there)
+    pub fn is_gone(&mut self) -> bool {
+        self.is_known && self.nft.has_table(&self.table).is_ok_and(|there| !there)
     }
 
     /// Whether the kernel has a table of this instance; false where it does not say.
-    pub fn is_there(&self) -> bool {
-        has_table(&self.table).unwrap_or(false)
+    pub fn is_there(&mut self) -> bool {
+        self.nft.has_table(&self.table).unwrap_or(false)
     }
 
     /// Installs what blocks, and replaces the table if that is due or `now`. Returns what was
-    /// removed, or after a failure what was not added.
+    /// removed.
+    ///
+    /// # Errors
+    /// What stands in the way. The next call, without that, replaces the table at once.
     pub fn follow<'a>(
         &mut self,
         wanted: impl Iterator<Item = &'a Barrier>,
         now: bool,
-    ) -> Result<Vec<Barrier>, (String, Vec<Barrier>)> {
+    ) -> Result<Vec<Barrier>, Failure> {
         if !self.owes() {
             return Ok(Vec::new());
         }
@@ -126,7 +164,7 @@ impl Netfilter {
             if blocks.is_empty() {
                 return Ok(gone);
             }
-            if apply(&early_rules(&self.table, &blocks)).is_ok() {
+            if self.nft.apply(&early_rules(&self.table, &blocks)).is_ok() {
                 self.early.extend(blocks);
                 return Ok(gone);
             }
@@ -137,27 +175,45 @@ impl Netfilter {
         rules.sort_by_cached_key(|b| (b.rank(), b.class().to_string()));
         self.classes = Classes::new(&rules);
         let start = Instant::now();
-        let result = apply(&ruleset(&self.table, &self.spared, &rules, &self.classes));
+        let text = ruleset(&self.table, &self.spared, &rules, &self.classes);
+        let result = self.nft.apply(&text);
         // Replacing takes a fifth of the time at most.
         self.quiet_until = match rules.len() {
             0..=AT_ONCE => None,
             _ => Some(Instant::now() + (start.elapsed() * 4).max(QUIET)),
         };
-        self.is_known = result.is_ok() && !rules.is_empty();
-        match result {
-            Ok(()) => {
-                self.up.clear();
-                self.early.clear();
-                gone.append(&mut self.down);
-                Ok(gone)
-            }
-            Err(error) => {
-                self.quiet_until = Some(Instant::now() + crate::RETRY_INTERVAL);
-                // To be returned once the table was replaced.
-                self.down.append(&mut gone);
-                Err((error, std::mem::take(&mut self.up)))
+        let was_known = std::mem::replace(&mut self.is_known, false);
+        if let Err(error) = result {
+            // To be returned once the table was replaced.
+            self.down.append(&mut gone);
+            (self.quiet_until, self.is_owed) = (None, true);
+            if let Some(refused) = self.refused(&rules, was_known, &text, error)? {
+                let classes: HashSet<Barrier> = refused.iter().map(|(class, _)| *class).collect();
+                self.up.retain(|b| !classes.contains(&b.class()));
+                self.early.retain(|b| !classes.contains(&b.class()));
+                return Err(Failure::Refused(refused));
             }
         }
+        (self.is_known, self.is_owed, self.is_left) = (!rules.is_empty(), false, false);
+        self.up.clear();
+        self.early.clear();
+        gone.append(&mut self.down);
+        Ok(gone)
+    }
+
+    /// The table with these rules, which come in order; also without any.
+    pub(crate) fn frame(&self, rules: &[&Barrier], classes: &Classes) -> String {
+        let head = format!("table {0} {{}}\ndelete table {0}\n", self.table);
+        head + &content(&self.table, &self.spared, rules, classes)
+    }
+
+    /// What is to be added.
+    pub(crate) fn new_ones(&self) -> impl Iterator<Item = Barrier> {
+        self.up.iter().copied()
+    }
+
+    pub(crate) fn nft(&mut self) -> &mut dyn Nft {
+        &mut *self.nft
     }
 
     /// Applies the changes that elements alone can express; returns what was removed.
@@ -170,7 +226,7 @@ impl Netfilter {
             return go;
         }
         let commands = self.classes.change(&self.table, &come, &go);
-        if commands.is_empty() || apply(&commands).is_ok() {
+        if commands.is_empty() || self.nft.apply(&commands).is_ok() {
             return go;
         }
         // Most likely somebody deleted the table: it is made anew.
@@ -189,36 +245,41 @@ const QUIET: Duration = Duration::from_millis(500);
 
 /// Commands that add these barriers to the early chains.
 fn early_rules(table: &str, barriers: &[Barrier]) -> String {
-    let line = |b: &Barrier| {
+    let lines = |b: &Barrier| -> String {
         let chain = EARLY.get(usize::from(b.direction())).unwrap_or(&EARLY[0]);
-        match rule(b, &literal(b)).trim_start_matches("   ") {
-            "" => String::new(),
-            rule => format!("add rule {table} {chain}{rule}"),
-        }
+        let rules = rules(b, &literal(b)).into_iter();
+        rules.map(|rule| format!("add rule {table} {chain} {rule}\n")).collect()
     };
-    barriers.iter().map(line).collect()
+    barriers.iter().map(lines).collect()
 }
 
 /// Chains that come before all rules, for what blocks and is not in its place yet: in, out, forward.
 const EARLY: [&str; 3] = ["early-in", "early-out", "early-fwd"];
 
-/// The whole table as one transaction: nft replaces it at once, or leaves it as it is.
+/// The whole table as one transaction: nft replaces it at once, or leaves it as it is. None if there are no barriers.
+fn ruleset(table: &str, spared: &[String], barriers: &[&Barrier], classes: &Classes) -> String {
+    // Declared first, so that deleting it does not fail where it is not there.
+    let head = format!("table {table} {{}}\ndelete table {table}\n");
+    if barriers.is_empty() {
+        return head;
+    }
+    head + &content(table, spared, barriers, classes)
+}
+
+/// The table's chains and rules.
 ///
 /// A chain for each policy look-up of XFRM: a forwarded packet has to pass the forward and the out
 /// policies, and what one chain lets pass the other may still block. IKE of this host is exempt.
 /// `barriers` come in order.
-fn ruleset(table: &str, spared: &[String], barriers: &[&Barrier], classes: &Classes) -> String {
-    // Declared first, so that deleting it does not fail where it is not there.
-    let mut text = format!("table {table} {{}}\ndelete table {table}\n");
-    if barriers.is_empty() {
-        return text;
-    }
+fn content(table: &str, spared: &[String], barriers: &[&Barrier], classes: &Classes) -> String {
+    let mut text = String::new();
     let mut seen = HashSet::new();
-    let rules: Vec<Barrier> =
+    let kinds: Vec<Barrier> =
         barriers.iter().map(|b| b.class()).filter(|class| seen.insert(*class)).collect();
     let lines = |direction| -> String {
-        let of_direction = rules.iter().filter(|b| b.direction() == direction_number(direction));
-        of_direction.map(|class| rule(class, &classes.lookup(class))).collect()
+        let of_direction = kinds.iter().filter(|b| b.direction() == direction_number(direction));
+        let rules = of_direction.flat_map(|class| rules(class, &classes.lookup(class)));
+        rules.map(|rule| format!("    {rule}\n")).collect()
     };
     let spared: Vec<String> = spared.iter().map(|name| format!("\"{name}\"")).collect();
     let spared = spared.join(", ");
@@ -230,6 +291,8 @@ fn ruleset(table: &str, spared: &[String], barriers: &[&Barrier], classes: &Clas
         ("arrived", "input", &from, "udp dport { 500, 4500 } accept", Direction::In),
         ("passing", "forward", &from, "", Direction::Forward),
     ];
+    // Without it no peer is reached.
+    let discovery = DISCOVERY.map(|kind| kind.to_string()).join(", ");
     text.push_str(&format!("table {table} {{\n{}", classes.declarations()));
     for name in EARLY {
         text.push_str(&format!("  chain {name} {{}}\n"));
@@ -238,16 +301,13 @@ fn ruleset(table: &str, spared: &[String], barriers: &[&Barrier], classes: &Clas
         let early = EARLY[usize::from(direction_number(direction)) % EARLY.len()];
         text.push_str(&format!(
             "  chain {name} {{\n    type filter hook {hook} priority filter; policy accept;\n    \
-             {spared}\n    {DISCOVERY}\n    {ike}\n    jump {early}\n{}  }}\n",
+             {spared}\n    icmpv6 type {{ {discovery} }} accept\n    {ike}\n    jump {early}\n{}  }}\n",
             lines(direction)
         ));
     }
     text.push_str("}\n");
     text
 }
-
-/// Neighbour discovery (RFC 4861), which no barrier may stop: without it no peer is reached.
-const DISCOVERY: &str = "icmpv6 type { 133, 134, 135, 136, 137 } accept";
 
 /// The addresses of one barrier.
 fn literal(barrier: &Barrier) -> String {
@@ -261,96 +321,92 @@ fn literal(barrier: &Barrier) -> String {
     text
 }
 
-/// The rule of a barrier, given its match on addresses; empty for a barrier that no packet can match.
+/// The rules of a barrier, given its match on addresses; none for a barrier that no packet can match.
 /// The interface is the one that XFRM compares: that of the packet's route, which is the loopback
 /// for inbound packets.
-fn rule(barrier: &Barrier, addresses: &str) -> String {
+fn rules(barrier: &Barrier, addresses: &str) -> Vec<String> {
     let s = barrier.selector();
-    let mut line = String::from("   ");
+    let mut matches = Vec::new();
     let arrives = barrier.direction() == direction_number(Direction::In);
     match s.ifindex {
         0 => {}
         LOOPBACK if arrives => {}
-        _ if arrives => return String::new(),
-        ifindex => {
-            let _ = write!(line, " oif {ifindex}");
-        }
+        _ if arrives => return Vec::new(),
+        ifindex => matches.push(format!("oif {ifindex}")),
     }
     if let (value, mask @ 1..) = barrier.mark() {
-        let _ = write!(line, " meta mark & {mask:#x} == {value:#x}");
+        matches.push(format!("meta mark & {mask:#x} == {value:#x}"));
     }
-    line.push_str(addresses);
-    if s.protocol != 0 {
-        let _ = write!(line, " meta l4proto {}", s.protocol);
-    }
-    let (src, dst) = match s.protocol {
-        ICMPV6 => ("icmpv6 type", "icmpv6 code"),
-        _ => ("th sport", "th dport"),
+    matches.push(addresses.trim().to_owned());
+    let verdict = match barrier.effect() {
+        Effect::Block => "drop",
+        Effect::Pass => "accept",
     };
-    for (name, PortMask { value, mask }) in [(src, s.src_port), (dst, s.dst_port)] {
-        match mask {
-            0 => {}
-            u16::MAX => line.push_str(&format!(" {name} {value}")),
-            mask => line.push_str(&format!(" {name} & {mask:#x} == {value:#x}")),
+    let rule = |upper: String| {
+        let words = matches.iter().map(String::as_str).chain([upper.as_str(), verdict]);
+        words.filter(|words| !words.is_empty()).collect::<Vec<_>>().join(" ")
+    };
+    uppers(&s).into_iter().map(rule).collect()
+}
+
+/// The matches on the upper layer, each a rule's, as XFRM has it: protocols without ports have 0 there, and ICMPv6 its
+/// type and code. None if no packet can match.
+fn uppers(s: &Selector) -> Vec<String> {
+    let asked = [s.src_port, s.dst_port].map(|p| PortMask { value: p.value & p.mask, ..p });
+    let protocol = match s.protocol {
+        0 => String::new(),
+        protocol => format!("meta l4proto {protocol}"),
+    };
+    let is_zero = asked.iter().all(|p| p.value == 0);
+    match s.protocol {
+        _ if asked.iter().all(|p| p.mask == 0) => vec![protocol],
+        ICMPV6 => vec![format!("{protocol} {}", fields(ICMP_FIELDS, asked))],
+        n if WITH_PORTS.contains(&n) => vec![format!("{protocol} {}", fields(PORT_FIELDS, asked))],
+        0 => {
+            let all = WITH_PORTS.map(|protocol| protocol.to_string()).join(", ");
+            let mut uppers =
+                vec![format!("meta l4proto {{ {all} }} {}", fields(PORT_FIELDS, asked))];
+            // A type has eight bits.
+            if asked.iter().all(|p| p.value <= 0xff) {
+                let asked = asked.map(|p| PortMask { mask: p.mask & 0xff, ..p });
+                let fields = fields(ICMP_FIELDS, asked);
+                uppers.push(format!("meta l4proto {ICMPV6} {fields}"));
+            }
+            if is_zero {
+                uppers.push(format!("meta l4proto != {{ {all}, {ICMPV6} }}"));
+            }
+            uppers
         }
+        // What would be read there is no port.
+        _ if is_zero => vec![protocol],
+        _ => Vec::new(),
     }
-    line.push_str(match barrier.effect() {
-        Effect::Block => " drop\n",
-        Effect::Pass => " accept\n",
-    });
-    line
+}
+
+/// Matches on two fields.
+fn fields(names: [&str; 2], asked: [PortMask; 2]) -> String {
+    let one = |(name, PortMask { value, mask }): (&str, PortMask)| match mask {
+        0 => None,
+        u16::MAX => Some(format!("{name} {value}")),
+        0xff if names == ICMP_FIELDS => Some(format!("{name} {value}")),
+        _ => Some(format!("{name} & {mask:#x} == {value:#x}")),
+    };
+    names.into_iter().zip(asked).filter_map(one).collect::<Vec<_>>().join(" ")
+}
+
+const PORT_FIELDS: [&str; 2] = ["th sport", "th dport"];
+const ICMP_FIELDS: [&str; 2] = ["icmpv6 type", "icmpv6 code"];
+
+/// Protocols whose ports XFRM compares: TCP, UDP, DCCP, SCTP, UDP-Lite.
+const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
+
+/// Why no rule can be made for a barrier, where that is known beforehand.
+pub(crate) fn impossible(barrier: &Barrier) -> Option<String> {
+    let ifindex = barrier.selector().ifindex;
+    let arrives = barrier.direction() == direction_number(Direction::In);
+    let is_beyond = ifindex > i32::MAX.cast_unsigned() && !arrives;
+    is_beyond.then(|| format!("no interface can have the index {}", ifindex.cast_signed()))
 }
 
 /// The loopback's index, in every namespace.
 const LOOPBACK: u32 = 1;
-
-/// Whether the kernel has a table of this name (`ip6 NAME`): nfnetlink, `NFT_MSG_GETTABLE`.
-fn has_table(table: &str) -> std::io::Result<bool> {
-    let name = table.trim_start_matches("ip6 ");
-    let mut socket = Socket::new(NETLINK_NETFILTER)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    let mut writer = MessageWriter::new(GET_TABLE, flag::REQUEST, 1, 0);
-    // nfgenmsg: family, version, resource.
-    writer.fixed(&u32::from_ne_bytes([NFPROTO_IPV6, 0, 0, 0]));
-    writer.attribute(TABLE_NAME, &[name.as_bytes(), &[0]].concat());
-    socket.send(&writer.finish(), 0)?;
-    let (answer, _) = socket.recv_from_full()?;
-    let header = Header::decode(&answer).map_err(|_| std::io::ErrorKind::InvalidData)?;
-    if header.kind != kind::ERROR {
-        return Ok(true);
-    }
-    match crate::kernel::acknowledged(&answer) {
-        Err(error) if error.raw_os_error() == Some(crate::NO_ENTRY) => Ok(false),
-        other => other.map(|()| true),
-    }
-}
-
-/// nf_tables' subsystem and message.
-const GET_TABLE: u16 = 10 << 8 | 1;
-const TABLE_NAME: u16 = 1;
-const NFPROTO_IPV6: u8 = 10;
-
-/// Hands a ruleset to `nft`, which carries out all of it or nothing.
-///
-/// # Errors
-/// What it said, or why it cannot be started.
-pub fn apply(ruleset: &str) -> Result<(), String> {
-    let mut child = Command::new("nft")
-        .args(["-f", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|e| e.to_string())?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(ruleset.as_bytes()).map_err(|e| e.to_string())?;
-    }
-    let output = child.wait_with_output().map_err(|e| e.to_string())?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-    }
-}
-
-const ICMPV6: u8 = 58;

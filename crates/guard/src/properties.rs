@@ -131,3 +131,52 @@ fn classes_of_ipv6_block_what_a_walk_over_them_would() {
         assert!(!run("nft list ruleset").1.contains("culvert"));
     });
 }
+
+#[test]
+fn random_barriers_are_what_the_kernel_s_own_dump_says() {
+    in_namespace(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
+        assert!(run("ip xfrm policy add src 10.7.0.0/16 dst 10.8.0.0/16 dir out action block").0);
+        let mut runner = proptest::test_runner::TestRunner::deterministic();
+        let mut next = || {
+            let tree = proptest::strategy::Strategy::new_tree(&crate::fuzz::config(), &mut runner);
+            proptest::strategy::ValueTree::current(&tree.unwrap())
+        };
+        let mut policies: Vec<PolicyConfig> = Vec::new();
+        for n in 0..400 {
+            let new = next();
+            if n % 3 == 2 && !policies.is_empty() {
+                guard.change(Some(&policies.swap_remove(n % policies.len())), None);
+            }
+            guard.change(None, Some(&new));
+            policies.push(new);
+            // Whatever else: a refusal is named, not an error.
+            guard.settle().unwrap();
+            if n % 40 != 39 {
+                continue;
+            }
+            if n % 80 == 79 {
+                drop(guard);
+                guard = Guard::open("test", "culvert0", directory.path()).unwrap();
+                guard.set(&policies, &[]).unwrap();
+            }
+            let listing = guard.kernel.listing().unwrap();
+            let in_kernel = |b: &&Barrier| !b.is_netfilter();
+            let missing: Vec<_> =
+                guard.standing().filter(in_kernel).filter(|b| !listing.has(b)).collect();
+            assert!(missing.is_empty(), "{n}: {missing:?}");
+            let stale = listing.stale(guard.standing().filter(in_kernel));
+            assert!(stale.is_empty(), "{n}: {stale:?}");
+        }
+        for policy in &policies {
+            guard.change(Some(policy), None);
+        }
+        guard.settle().unwrap();
+        guard.finish().unwrap();
+        let (_, left) = run("ip xfrm policy");
+        assert_eq!(left.matches("src ").count(), 1, "{left}");
+        assert!(left.contains("10.7.0.0/16"), "a stranger's policy is gone: {left}");
+        assert!(!run("nft list ruleset").1.contains("culvert"));
+    });
+}

@@ -90,6 +90,7 @@ impl Daemon {
         warnings.extend_from_slice(self.reflection.segments_seen().warnings());
         warnings.extend(self.esp_sockets.warnings());
         warnings.extend(self.guard_trouble.clone());
+        warnings.extend(self.guard.warnings());
         warnings.extend(self.early_trouble.clone());
         warnings.extend(self.way_back.warnings().cloned());
         warnings.extend(self.past_daemon.warnings());

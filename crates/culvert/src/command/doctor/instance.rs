@@ -218,6 +218,23 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
              systemctl restart culvert"
                 .into(),
         )
+    } else if warning.starts_with("guard: barrier ") {
+        (
+            "nft or the kernel takes no barrier for just these packets, so one that blocks more stands in the kernel",
+            format!("change or delete the policy; all of them: culvert policy --name {name}"),
+        )
+    } else if warning.starts_with("IPv6 guard: nft cannot be started") {
+        (
+            "without nft the guard for IPv6 is made of kernel policies, which also block what this host itself sends \
+             to and gets from protected networks",
+            "apt-get install nftables".into(),
+        )
+    } else if warning.starts_with("IPv6 guard: nft") {
+        (
+            "what nft says is the reason; until then the guard for IPv6 is made of kernel policies, which also block \
+             what this host itself sends to and gets from protected networks",
+            "modprobe nf_tables; nft list ruleset".into(),
+        )
     } else if warning.contains("guard.enabled") {
         (
             "nothing in the kernel holds protected traffic back then",
@@ -432,6 +449,33 @@ mod tests {
                 "daemon",
                 Warning,
                 &["remove guard.enabled"],
+            ),
+            (
+                |f| {
+                    let warning = "guard: barrier `src ::/0 ...` is refused: nft: Error: no";
+                    daemon_of(f).status.warnings.push(warning.into());
+                },
+                "daemon",
+                Warning,
+                &["src ::/0", "blocks more", "culvert policy --name gwa"],
+            ),
+            (
+                |f| {
+                    let warning = "IPv6 guard: nft cannot be started: no such file";
+                    daemon_of(f).status.warnings.push(warning.into());
+                },
+                "daemon",
+                Warning,
+                &["kernel policies", "apt-get install nftables"],
+            ),
+            (
+                |f| {
+                    let warning = "IPv6 guard: nft: cache initialization failed";
+                    daemon_of(f).status.warnings.push(warning.into());
+                },
+                "daemon",
+                Warning,
+                &["kernel policies", "modprobe nf_tables"],
             ),
             (
                 |f| daemon_of(f).status.warnings.push("port wan: missing".into()),

@@ -158,9 +158,12 @@ fn nft(trial: &Trial) -> Finding {
         "nft",
         trial,
         "nft works, and the kernel takes the guard's rules",
-        "the guard for IPv6 is a table of nftables: without it, protected IPv6 leaves in \
-         clear when the daemon dies",
-        "apt-get install nftables; modprobe nf_tables",
+        "the guard for IPv6 is a table of nftables: without it, kernel policies stand in its place, \
+         which also block what this host itself sends to and gets from protected IPv6 networks",
+        match trial {
+            Err(failed) if failed.text.contains("was not found") => "apt-get install nftables",
+            _ => "modprobe nf_tables; what it says is the reason",
+        },
     );
     match finding.result {
         // IPv4, and IPv6 while the daemon lives, do without.
@@ -328,7 +331,18 @@ mod tests {
             (|f| f.machine.bpf = failed("ENOSYS"), "bpf", Problem, &["ENOSYS", "lockdown"]),
             (|f| f.machine.tun = failed("ENOENT"), "tun", Problem, &["modprobe tun"]),
             (|f| f.machine.xfrm = failed("no"), "xfrm", Problem, &["xfrm_user", "guard"]),
-            (|f| f.machine.nft = failed("no nft"), "nft", Warning, &["IPv6", "install nftables"]),
+            (
+                |f| f.machine.nft = failed("nft was not found"),
+                "nft",
+                Warning,
+                &["IPv6", "install nftables"],
+            ),
+            (
+                |f| f.machine.nft = failed("no table"),
+                "nft",
+                Warning,
+                &["IPv6", "modprobe nf_tables"],
+            ),
             (|f| f.machine.kernel_esp = KernelEsp::Present, "kernel-esp", Fine, &["culvert exec"]),
             (|f| f.machine.kernel_esp = KernelEsp::Loadable, "kernel-esp", Fine, &["module"]),
             (|f| f.machine.kernel_esp = KernelEsp::Unknown, "kernel-esp", Fine, &["not tell"]),
