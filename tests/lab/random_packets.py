@@ -53,15 +53,15 @@ def tag_in(data):
     return int(found[1]) if found else -1
 
 
-def ipv4(src, dst, protocol, body):
-    header = bytearray(struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), 0, 0, 64, protocol, 0))
+def ipv4(src, dst, protocol, body, dscp=0):
+    header = bytearray(struct.pack("!BBHHHBBH", 0x45, dscp << 2, 20 + len(body), 0, 0, 64, protocol, 0))
     header += ipaddress.ip_address(src).packed + ipaddress.ip_address(dst).packed
     struct.pack_into("!H", header, 10, ipv4_checksum(bytes(header)))
     return bytes(header) + body
 
 
-def ipv6(src, dst, protocol, body):
-    header = struct.pack("!IHBB", 6 << 28, len(body), protocol, 64)
+def ipv6(src, dst, protocol, body, dscp=0):
+    header = struct.pack("!IHBB", 6 << 28 | dscp << 22, len(body), protocol, 64)
     return header + ipaddress.ip_address(src).packed + ipaddress.ip_address(dst).packed + body
 
 
@@ -80,7 +80,7 @@ def udp6(packet, body):
 
 
 def inner(packet, tag):
-    """The IP packet, with its number in it."""
+    """The IP packet, with its number in it; its class (DSCP) is the number of its mark."""
     body = tagged(tag)
     if packet.protocol == UDP and is_v6(packet):
         upper = udp6(packet, body)
@@ -93,7 +93,7 @@ def inner(packet, tag):
         # An echo reply: the gateway itself does not answer it.
         upper = struct.pack("!BBHI", 129 if is_v6(packet) else 0, 0, 0, tag)
     make = ipv6 if is_v6(packet) else ipv4
-    return make(packet.src, packet.dst, packet.protocol, upper + body)
+    return make(packet.src, packet.dst, packet.protocol, upper + body, packet.mark)
 
 
 def sealed(packet, tag, sequence):

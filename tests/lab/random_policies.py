@@ -1,7 +1,7 @@
 """Random sets of policies of a small universe, and packets of the same one: so small that policies overlap, tie and
 shadow each other, and that packets hit them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,11 @@ UDP, TCP = 17, 6
 PORTS = (7001, 7002)
 PRIORITIES = (100, 100, 200, 300)
 
+#: Marks of packets: whose class (DSCP) is the number of its mark here gets it. None has bits of culvert's own
+#: (`tun.mark`, `tun.judged_mark`), by which it knows what it has decrypted.
+MARKS = (0, 1, 5, 15, 0x2F, 0xFF, 0x8000_0001, 0xCFFF_FFFF)
+MASKS = (0, 1, 0x0F, 0x0F, 0xF0, 0xFF, 0x8000_0000, 2**32 - 1)
+
 #: SAs in each direction: how many there are, and how many more templates ask for in vain.
 SAS, MISSING = 3, 1
 
@@ -67,10 +72,18 @@ class Packet:
     protocol: int
     ports: tuple
     sa: int = 0
+    #: The number of its mark.
+    mark: int = 0
 
 
-def policies(random, universe):
-    """A set of policies: (direction, selector) is unique, as it is in the kernel."""
+def mark(random):
+    """A mark and a mask; often that of a packet, with more bits than the mask has."""
+    mask = random.choice(MASKS)
+    return random.choice(MARKS) & mask | random.choice((0, random.getrandbits(32))) & ~mask, mask
+
+
+def policies(random, universe, marked=False):
+    """A set of policies: (direction, selector, mark) is unique, as it is in the kernel."""
     found = {}
     for direction in ("out", "fwd", "in"):
         for _ in range(random.randint(2, 6)):
@@ -88,11 +101,14 @@ def policies(random, universe):
             policy = Policy(
                 direction, random.choice(src), random.choice(dst), upper, random.choice(PRIORITIES), action, sa
             )
-            found.setdefault((direction, policy.selector()), policy)
+            value, mask = mark(random) if marked else (0, 0)
+            if mask:
+                policy = replace(policy, mark=f"mark {value:#x} mask {mask:#x}")
+            found.setdefault((direction, policy.selector(), value & mask, mask), policy)
     return list(found.values())
 
 
-def packets(random, universe, count):
+def packets(random, universe, count, marked=False):
     """Packets out of the client's site, and into it: in clear, and by each SA."""
     for _ in range(count):
         way = random.choice(("out", "in"))
@@ -103,4 +119,4 @@ def packets(random, universe, count):
         protocol = random.choice((UDP, UDP, TCP, universe.icmp))
         ports = (random.choice((*PORTS, 9000)), random.choice((*PORTS, 9000)))
         sa = random.randint(0, SAS) if way == "in" else 0
-        yield Packet(way, src, dst, protocol, ports, sa)
+        yield Packet(way, src, dst, protocol, ports, sa, random.randrange(len(MARKS)) if marked else 0)
