@@ -6,6 +6,7 @@ from lab import topology as t
 from lab.base import wait_for
 from lab.capture import Capture, assert_only_protected
 from lab.traffic import Stream, assert_perfect, assert_ping, first_answer, ping
+from lab.xfrm import setdefault
 
 TUNNEL = """
 [[tunnel]]
@@ -72,6 +73,20 @@ def test_routes_decide(network):
     assert sent(net.gwa.host) > 0
     rows = {row["interface"]: row for row in net.gwa.daemon.json("port")}
     assert rows["ipsec0"]["kind"] == "tunnel" and rows["ipsec0"]["if_id"] == 42, rows
+
+
+def test_under_default_actions_that_block(network):
+    """What the interface sends has policies of its `if_id`, and what its SAs have decrypted was judged: neither meets a
+    barrier of the guard."""
+    net = with_tunnels(tunnels(network))
+    gwa = net.gwa
+    setdefault(gwa.daemon, "in block fwd block out block")
+    for to in (FAR4, FAR6):
+        assert_ping(gwa.host, to, count=3)
+    for to in (NEAR4, NEAR6):
+        assert_ping(net.gwb.host, to, count=3)
+    for to in (t.WAN_B4, t.WAN_B6):
+        assert ping(gwa.host, to, count=1, wait=1)["received"] == 0, to
 
 
 def by_hand(gateway, here, there, spis):
