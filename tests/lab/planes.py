@@ -232,6 +232,8 @@ class Daemon:
         self.is_unprivileged = os.environ.get("CULVERT_PORTS") == "unprivileged"
         #: Whether it starts with all capabilities nevertheless.
         self.has_all_rights = False
+        #: What starts it: a command that becomes the daemon.
+        self.wrapper = []
         #: Arguments of `culvert run`, beyond the configuration file.
         self.arguments = []
         self.write_config()
@@ -260,7 +262,7 @@ class Daemon:
         """Starts it, and does not wait."""
         log = self.host.lab.tmp / f"{self.host.name}-culvert.log"
         self.process = self.host.spawn(
-            *self.program(), "run", "--config", self.config, *self.arguments,
+            *self.wrapper, *self.program(), "run", "--config", self.config, *self.arguments,
             *(["--unprivileged"] if self.is_unprivileged else []), log=log,
             env={"NO_COLOR": "1", **self.environment},
         )
