@@ -147,6 +147,43 @@ def _sbox():
 SBOX = _sbox()
 
 
+def sha256_state(block):
+    """The state of SHA-256 after one block (FIPS 180-4 section 6.2.2): what an HMAC keeps of its key."""
+    words = list(struct.unpack(">16I", block))
+    for n in range(16, 64):
+        a, b = words[n - 15], words[n - 2]
+        first = _right(a, 7) ^ _right(a, 18) ^ a >> 3
+        second = _right(b, 17) ^ _right(b, 19) ^ b >> 10
+        words.append((words[n - 16] + first + words[n - 7] + second) & 0xFFFFFFFF)
+    begin = [_root(prime, 2) for prime in PRIMES[:8]]
+    a, b, c, d, e, f, g, h = begin
+    for word, prime in zip(words, PRIMES, strict=True):
+        first = h + (_right(e, 6) ^ _right(e, 11) ^ _right(e, 25)) + (e & f ^ ~e & g) + _root(prime, 3) + word
+        second = (_right(a, 2) ^ _right(a, 13) ^ _right(a, 22)) + (a & b ^ a & c ^ b & c)
+        a, b, c, d, e, f, g, h = (first + second) & 0xFFFFFFFF, a, b, c, (d + first) & 0xFFFFFFFF, e, f, g
+    end = zip(begin, (a, b, c, d, e, f, g, h), strict=True)
+    return struct.pack(">8I", *((one + other) & 0xFFFFFFFF for one, other in end))
+
+
+def _right(word, count):
+    return (word >> count | word << 32 - count) & 0xFFFFFFFF
+
+
+def _root(prime, degree):
+    """32 bits behind the point of a prime's root."""
+    low, high = 0, prime << 32
+    while high - low > 1:
+        middle = (low + high) // 2
+        if middle**degree <= prime << 32 * degree:
+            low = middle
+        else:
+            high = middle
+    return low & 0xFFFFFFFF
+
+
+PRIMES = [n for n in range(2, 312) if all(n % m for m in range(2, n))]
+
+
 def forms(name, key, is_aes=False, hmac_block=0):
     """What to look for of a key, by a text that says what it is."""
     needles = {}
@@ -173,4 +210,8 @@ def forms(name, key, is_aes=False, hmac_block=0):
         # RFC 2104: the block is the key and zeros; only the part with the key tells one from another.
         for pad in (0x36, 0x5C):
             add(f"block xor {pad:#x}", bytes(b ^ pad for b in key[:hmac_block]))
+            if hmac_block == 64 and len(key) == 32:
+                state = sha256_state(bytes(b ^ pad for b in key.ljust(64, b"\0")))
+                add(f"SHA-256 behind {pad:#x}", state)
+                add(f"SHA-256 behind {pad:#x}, words of 4 bytes reversed", swapped(state, 4))
     return needles
