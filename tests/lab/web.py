@@ -7,12 +7,18 @@ import re
 import socket
 from pathlib import Path
 
+from . import topology as t
 from .planes import culvert_binary
+from .traffic import ping
 
 PORT = 9634
 
 #: Whom the page's process becomes, in place of the user that the package makes.
 READER = "games"
+
+#: An address that a policy blocks, and a peer that there is no SA with: see `prepared`.
+BLOCKED = "10.2.0.77"
+DOWN = "192.0.2.77"
 
 #: Told anew with each question.
 AGES = ("uptime_s", "age_s", "idle_s", "memory_kib", "until_rekey", "until_expiry")
@@ -73,6 +79,17 @@ def readable(net, captures=False):
     net.gwa.daemon.settings = f'[security]\nreader = "{READER}"\nreader_captures = {str(captures).lower()}\n'
     net.gwa.daemon.write_config()
     return net
+
+
+def prepared(net):
+    """A tunnel with traffic, a policy that blocks, and one to a peer that there is no SA with."""
+    net.up()
+    policy = net.gwa.daemon.exec
+    policy("ip", "xfrm", "policy", "add", "src", "10.1.0.0/24", "dst", f"{BLOCKED}/32", "dir", "out",
+           "priority", "5", "action", "block")  # fmt: skip
+    policy("ip", "xfrm", "policy", "add", "src", "10.1.0.0/24", "dst", "10.7.0.0/16", "dir", "out", "priority", "9",
+           "tmpl", "src", t.WAN_A4, "dst", DOWN, "proto", "esp", "reqid", "77", "mode", "tunnel")  # fmt: skip
+    ping(net.client, BLOCKED, count=3, wait=0.1)
 
 
 def ageless(answer):

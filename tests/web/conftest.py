@@ -37,7 +37,8 @@ class Browser:
         return self.driver.find_elements("css selector", selector)
 
     def text(self, selector):
-        return self.find(selector).text
+        """Empty where there is no such element yet."""
+        return next((element.text for element in self.all(selector)), "")
 
     def look(self, width, height, scheme):
         """A window of this size, whose owner wants `light` or `dark`."""

@@ -4,24 +4,10 @@ from urllib.parse import urlsplit
 
 from lab import topology as t
 from lab.base import wait_for
-from lab.traffic import Stream, assert_ping, ping
-from lab.web import PORT, Web, readable
-
-BLOCKED = "10.2.0.77"
-DOWN = "192.0.2.77"
+from lab.traffic import Stream, assert_ping
+from lab.web import BLOCKED, DOWN, PORT, Web, prepared, readable
 
 DESKTOP, PHONE = (1280, 900), (390, 844)
-
-
-def prepared(net):
-    """A tunnel with traffic, a policy that blocks, and one to a peer that there is no SA with."""
-    net.up()
-    policy = net.gwa.daemon.exec
-    policy("ip", "xfrm", "policy", "add", "src", "10.1.0.0/24", "dst", f"{BLOCKED}/32", "dir", "out",
-           "priority", "5", "action", "block")  # fmt: skip
-    policy("ip", "xfrm", "policy", "add", "src", "10.1.0.0/24", "dst", "10.7.0.0/16", "dir", "out", "priority", "9",
-           "tmpl", "src", t.WAN_A4, "dst", DOWN, "proto", "esp", "reqid", "77", "mode", "tunnel")  # fmt: skip
-    ping(net.client, BLOCKED, count=3, wait=0.1)
 
 
 def values(browser, selector):
