@@ -317,12 +317,18 @@ impl FlowCache {
     /// from flows that go on.
     fn least_used(&mut self, set: usize) -> usize {
         self.turn = self.turn.wrapping_add(1);
-        let used = |way: &usize| {
+        let (mut least, mut oldest) = (0, u32::MAX);
+        for way in (0..WAYS).map(|way| self.turn.wrapping_add(way) % WAYS) {
             let entry = self.entries.get(set * WAYS + way).and_then(Option::as_ref);
-            entry.map_or(NEVER, |entry| entry.generation)
-        };
-        let ways = (0..WAYS).map(|way| self.turn.wrapping_add(way) % WAYS);
-        ways.min_by_key(used).unwrap_or_default()
+            let used = entry.map_or(NEVER, |entry| entry.generation);
+            if used == NEVER {
+                return way;
+            }
+            if used < oldest {
+                (least, oldest) = (way, used);
+            }
+        }
+        least
     }
 
     /// Keeps a plan.
@@ -340,8 +346,8 @@ impl FlowCache {
         if let (Some(t), Some(old), Some(old_stamps)) =
             (tags.get_mut(way), self.entries.get_mut(place), self.stamps.get_mut(place))
         {
-            let is_known = old.as_ref().is_some_and(|old| old.key == key);
-            let generation = if is_known { self.generation } else { NEVER };
+            // A flow keeps its way when its plan is made anew.
+            let generation = if *t == tag { self.generation } else { NEVER };
             let entry = Entry { key, epoch, generation, plan };
             *t = tag;
             *old = Some(entry);

@@ -16,16 +16,12 @@ use crate::edge::Edge;
 use crate::keys::Placed;
 use crate::manager::{ChaChas, Entry, Manager, Packets, Shape};
 use crate::scheduled;
-use crate::slot::{NO_SLOT, SEQ_HI_LEN, Slot};
+use crate::slot::{MAX_PACKET_LEN, NO_SLOT, SEQ_HI_LEN, Slot};
 use crate::suites::cbc_hmac;
 use crate::tag::equal;
 
 /// How many jobs are worked on together.
 pub(crate) const STRETCH_LEN: usize = sys::BURST_LEN;
-
-/// The longest packet, in bytes, of a job that runs in a burst: the library counts its lanes'
-/// lengths in 16 bits and refuses 65535, and extended sequence numbers add four.
-pub(crate) const MAX_PACKET_LEN: usize = 65530;
 
 /// What jobs that run together have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@
 
 use ipsec_mb_sys as sys;
 
-use crate::burst::MAX_PACKET_LEN;
 use crate::manager::{Manager, Packets};
+use crate::slot::MAX_PACKET_LEN;
 
 /// AES's block, in bytes.
 const BLOCK_LEN: usize = 16;

@@ -1,5 +1,9 @@
 //! Room for what is computed, or set aside, of one packet of a burst.
 
+/// The longest packet, in bytes, of a job that runs in a burst: the library counts its lanes'
+/// lengths in 16 bits and refuses 65535, and extended sequence numbers add four.
+pub(crate) const MAX_PACKET_LEN: usize = 65530;
+
 /// Bytes of the high half of a sequence number.
 pub(crate) const SEQ_HI_LEN: u16 = 4;
 
