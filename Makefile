@@ -28,7 +28,7 @@ CHECKS = format shell crate-graph audit clippy docs unit models lab fuzz-smoke i
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build deb demo compare test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite strongswan-suite6 \
-    build-rtl rtl-scenario dpdk-suite interop charon6 strongswan-gm package-test web-test cryptodev-test cosim-record $(CHECKS)
+    build-rtl rtl-scenario dpdk-suite interop attacks charon6 strongswan-gm package-test web-test cryptodev-test cosim-record $(CHECKS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
@@ -112,6 +112,11 @@ kernel: ## Linux as a test peer, VERSION=6.12 or 7.2, from Debian's source; PREB
 
 interop: $(if $(CULVERT),,build) ## culvert against Linux's ESP, after make kernel; ONLY=text KERNEL=path
 	@tests/interop/run $(if $(ONLY),--only '$(ONLY)') $(if $(KERNEL),--kernel '$(KERNEL)')
+
+# One after the other: some fill tables of Linux's that all namespaces share.
+attacks: $(if $(CULVERT),,build) ## attacks on every side of it, some ten minutes; ONLY=text SEED=number
+	@CULVERT='$(or $(CULVERT),$(CURDIR)/$(BINARY))' CULVERT_REQUIRE=1 $(if $(SEED),CULVERT_ATTACK_SEED=$(SEED)) \
+	    $(PYTHON) -m pytest -c tests/pytest.ini tests/attacks $(if $(ONLY),-k '$(ONLY)') --durations=5
 
 kernel-test: $(if $(CULVERT),,build) ## culvert beside the kernel, after make kernel; ONLY=text SAMPLE=1 KERNEL=path
 	@tests/kernel/test $(if $(ONLY),--only '$(ONLY)') $(if $(KERNEL),--kernel '$(KERNEL)') \
