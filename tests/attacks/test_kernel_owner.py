@@ -61,7 +61,7 @@ def test_a_tenant_with_the_same_addresses(network):
     taken(net)
     assert_ping(net.client, t.SERVER4, count=3)
     at_client = Capture(net.client, "eth0", f"ip and dst {t.CLIENT4}", snap=128)
-    at_attacker = Capture(attacker, "eth0", "icmp and src 10.2.0.10", snap=128)
+    at_attacker = Capture(attacker, "eth0", f"icmp and ether dst {attacker.mac('eth0')}", snap=128)
     injector = Injector(attacker, "eth0")
     macs = attacker.mac("eth0"), net.gwa.host.mac("t1")
     for number in range(effort(50, 300)):
