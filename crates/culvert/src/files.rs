@@ -20,7 +20,7 @@ pub enum FileError {
         path.display(), path.display(), path.display()
     )]
     Directory {
-        /// The directory.
+        /// Path of the directory that was refused.
         path: PathBuf,
         /// What it is instead.
         what: String,
@@ -33,7 +33,7 @@ pub enum FileError {
         path.display()
     )]
     Secret {
-        /// The file.
+        /// Path of the file that was refused.
         path: PathBuf,
         /// What is wrong with it.
         what: String,
@@ -43,7 +43,7 @@ pub enum FileError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// Error of the system call.
         source: io::Error,
     },
 }

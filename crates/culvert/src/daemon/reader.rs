@@ -1,6 +1,6 @@
 //! The socket for those who only read: `culvert web` and `culvert metrics`, which run as a user of their own.
 //!
-//! Whoever gets into one of them has a user who may ask what they ask, and nothing else: no keys, no settings, and
+//! An intruder in one of them has a user who may ask what they ask, and nothing else: no keys, no settings, and
 //! captures where the configuration allows them. It has a thread and a turn of its own, so it keeps no command of
 //! root's waiting.
 

@@ -2,7 +2,7 @@
 //!
 //! A forged ICMP error has to name the SPI of an SA, of which there are 2^32, with a number of a packet that was sent.
 //! At a million errors a second that takes half an hour. So a peer's path has a few wrong errors a second, and while
-//! they are used up no error about that path counts, not even a right one: whoever guesses has a few tries a second,
+//! they are used up no error about that path counts, not even a right one: an attacker has a few guesses a second,
 //! and needs years.
 //!
 //! A flood of guesses keeps right errors away as well, for the peers that it names and as long as it lasts. What was

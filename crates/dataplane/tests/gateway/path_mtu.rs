@@ -173,7 +173,7 @@ fn what_was_not_sent_is_not_believed() {
     }
 }
 
-/// Whoever has to guess SPIs gets a few tries a second, at whatever rate they come: years for 2^32 of them.
+/// An attacker who guesses SPIs gets a few tries a second, at whatever rate they come: years for 2^32 of them.
 #[test]
 fn guesses_at_what_was_sent_are_limited() {
     for encap in [false, true] {
