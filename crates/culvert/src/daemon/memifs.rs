@@ -460,7 +460,8 @@ impl Entry {
         warn!(port = self.config.interface, why, "memif disconnected");
         let now = Instant::now();
         self.connect_at = now + CONNECT_INTERVAL;
-        if self.config.role == MemifRole::Server {
+        // Nothing of the memory of a client is touched before it has told its rings.
+        if self.config.role == MemifRole::Server && peer.queues > 0 {
             self.pause.begin(peer.since, now);
         }
         self.wait_for_peer();
