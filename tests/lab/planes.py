@@ -44,6 +44,10 @@ def _how(interface, mode):
     return f'mode = "{mode}"' if is_xdp else f'kind = "{kind}"'
 
 
+#: A warning, and a finding of `culvert doctor`, that is about the machine that runs the test.
+ON_A_DISK = "the vault is on a disk"
+
+
 def culvert_binary():
     """The binary under test: $CULVERT, or the newest of the build folders."""
     if os.environ.get("CULVERT"):
@@ -340,7 +344,7 @@ class Daemon:
 
     def warnings(self):
         """What `culvert status` warns of, but of a disk: it is the machine's that runs the test."""
-        return [text for text in self.json("status")["warnings"] if "the vault is on a disk" not in text]
+        return [text for text in self.json("status")["warnings"] if ON_A_DISK not in text]
 
     def drops(self):
         """Drop counters by name; a reason that has not been seen may be missing: use `.get`."""

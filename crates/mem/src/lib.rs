@@ -11,6 +11,7 @@
 //! | [`Words`], [`StableWords`] | atomic words in memory that their owner keeps alive, one pointer away | the owner's promise outlives a borrow |
 //! | [`Allocator`] | many objects of whole cache lines, side by side on huge pages | it is a `GlobalAlloc` |
 //! | [`OrExit`] | ends the process with a message when memory has run out | the same |
+//! | [`wipe_stack`] | overwrites what functions that have returned left of keys | it is not |
 //!
 //! # Example
 //!
@@ -48,6 +49,7 @@ mod evict;
 mod find;
 mod out_of_memory;
 mod prefetch;
+mod stack;
 mod words;
 
 pub use allocator::Allocator;
@@ -58,6 +60,7 @@ pub use prefetch::{
     Cache, prefetch, prefetch_all_into, prefetch_all_to_write, prefetch_at, prefetch_into,
     prefetch_pointer, prefetch_pointer_to_write,
 };
+pub use stack::wipe_stack;
 pub use words::{StableWords, Words};
 
 /// Bytes in a cache line.

@@ -267,6 +267,8 @@ impl Daemon {
             self.note_events();
             self.answer_commands();
             log::tell_left_out();
+            // Requests and answers have keys in them.
+            mem::wipe_stack();
         }
     }
 
