@@ -27,6 +27,9 @@ TO_SERVER = 1
 NEXT = 1
 
 _HEADER_LEN, _DESCRIPTOR = 128, struct.Struct("<HHIII")
+#: An index of a ring, read and written as a whole: the other side looks at any time, and struct moves the bytes of its
+#: standard formats one by one.
+_INDEX = struct.Struct("@H")
 _LOG2_SIZE, _BUFFER_LEN = 8, 2048
 _SIZE = 1 << _LOG2_SIZE
 _RING_LEN = _HEADER_LEN + _DESCRIPTOR.size * _SIZE
@@ -45,7 +48,7 @@ class _Ring:
         struct.pack_into("<IHH", memory, at, COOKIE, 0, 0)
 
     def _index(self, offset):
-        return struct.unpack_from("<H", self.memory, self.at + offset)[0]
+        return _INDEX.unpack_from(self.memory, self.at + offset)[0]
 
     @property
     def head(self):
@@ -53,7 +56,7 @@ class _Ring:
 
     @head.setter
     def head(self, value):
-        struct.pack_into("<H", self.memory, self.at + 6, value & 0xFFFF)
+        _INDEX.pack_into(self.memory, self.at + 6, value & 0xFFFF)
 
     @property
     def tail(self):

@@ -2,15 +2,13 @@
 
 use core::hint::black_box;
 
-/// Bytes that are overwritten: more than the functions below any caller use.
-const LEN: usize = 128 << 10;
-
-/// Overwrites the stack below the caller's frame, where functions that have returned may have left parts of keys:
-/// compilers spill registers and move values without a trace in the source, and zeroising cannot reach those places.
+/// Overwrites `LEN` bytes of the stack below the caller's frame, where functions that have returned may have left parts
+/// of keys: compilers spill registers and move values without a trace in the source, and zeroising cannot reach those
+/// places.
 ///
-/// Costs as much as writing 128 KiB. For a thread that has handled keys, before it goes to sleep.
+/// `LEN` is more than those functions use. What was inlined into the caller is in its own frame, and stays.
 #[inline(never)]
-pub fn wipe_stack() {
+pub fn wipe_stack<const LEN: usize>() {
     let mut frame = [0u8; LEN];
     // The array is written as a whole, as somebody else might look at it.
     black_box(&mut frame);
@@ -38,7 +36,7 @@ mod tests {
         let mut after = vec![0; 4096];
         let at = leave_behind(0xa7) as u64;
         memory.read_exact_at(&mut before, at).unwrap();
-        wipe_stack();
+        wipe_stack::<{ 16 << 10 }>();
         memory.read_exact_at(&mut after, at).unwrap();
         assert!(before.windows(64).any(|part| part == [0xa7; 64]), "the test sees what was left");
         assert!(!after.windows(16).any(|part| part == [0xa7; 16]));

@@ -228,6 +228,9 @@ enum End {
     InterfaceGone,
 }
 
+/// Bytes of stack that a round of the control thread may use: journal, answers and their JSON text among them.
+const ROUND_STACK_LEN: usize = 128 << 10;
+
 impl Daemon {
     /// Works until told to stop.
     fn serve(&mut self) -> End {
@@ -268,7 +271,7 @@ impl Daemon {
             self.answer_commands();
             log::tell_left_out();
             // Requests and answers have keys in them.
-            mem::wipe_stack();
+            mem::wipe_stack::<ROUND_STACK_LEN>();
         }
     }
 
