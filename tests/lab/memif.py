@@ -27,9 +27,7 @@ TO_SERVER = 1
 NEXT = 1
 
 _HEADER_LEN, _DESCRIPTOR = 128, struct.Struct("<HHIII")
-#: An index of a ring, read and written as a whole: the other side looks at any time, and struct moves the bytes of its
-#: standard formats one by one.
-_INDEX = struct.Struct("@H")
+_INDEX = struct.Struct("<H")
 _LOG2_SIZE, _BUFFER_LEN = 8, 2048
 _SIZE = 1 << _LOG2_SIZE
 _RING_LEN = _HEADER_LEN + _DESCRIPTOR.size * _SIZE
@@ -48,7 +46,7 @@ class _Ring:
         struct.pack_into("<IHH", memory, at, COOKIE, 0, 0)
 
     def _index(self, offset):
-        return _INDEX.unpack_from(self.memory, self.at + offset)[0]
+        return _INDEX.unpack(self.memory[self.at + offset : self.at + offset + _INDEX.size])[0]
 
     @property
     def head(self):
@@ -56,7 +54,8 @@ class _Ring:
 
     @head.setter
     def head(self, value):
-        _INDEX.pack_into(self.memory, self.at + 6, value & 0xFFFF)
+        # At once: the other side looks at any time, and `pack_into` writes zeros first.
+        self.memory[self.at + 6 : self.at + 6 + _INDEX.size] = _INDEX.pack(value & 0xFFFF)
 
     @property
     def tail(self):

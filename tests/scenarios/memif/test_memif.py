@@ -139,7 +139,9 @@ def test_an_application_that_would_have_the_daemon_fill_holes(network, lab):
             for _ in range(2):
                 for offset in range(0, 14 * MIB, 4096):
                     region, at = divmod(offset, 7 * MIB)
+                    give_up = time.monotonic() + 20
                     while not app.send_from(region + 1, at, 60):
+                        assert time.monotonic() < give_up, row(net.gwa)
                         time.sleep(0.0005)
                     touched += 1
             assert memory() - before <= 17, "more than the regions have"
