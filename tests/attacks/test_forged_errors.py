@@ -63,10 +63,14 @@ def test_path_mtus_and_other_errors(network, rng):
     same = ("spi", "path_mtu", "inner_mtu", "is_path_mtu_learnt")
     assert {key: after[key] for key in same} == {key: before[key] for key in same} and not after["is_path_mtu_learnt"]
     assert sorted(sa["spi"] for sa in net.gwa.daemon.json("sa")) == states
-    # The forger is able: of somebody who has seen a packet it is believed.
-    about = Raw(head + struct.pack("!II", spi, 3) + bytes(20))
-    injector.send(ether(*macs, router / ICMP(type=3, code=4, nexthopmtu=1280) / about))
-    wait_for("a report that is believed", lambda: outbound(net.gwa)["path_mtu"] == 1280)
+    # The forger is able: of somebody who has seen a packet it is believed, once the guesses are over.
+    def report():
+        assert_ping(net.client, t.SERVER4, count=1)
+        about = Raw(head + struct.pack("!II", spi, outbound(net.gwa)["sent_seq"]) + bytes(20))
+        injector.send(ether(*macs, router / ICMP(type=3, code=4, nexthopmtu=1280) / about))
+        return outbound(net.gwa)["path_mtu"] == 1280
+
+    wait_for("a report that is believed", report, step=0.5)
 
 
 def _checksum(data):
