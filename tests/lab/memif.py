@@ -92,7 +92,8 @@ class MemifClient:
             self.into.give(index, _BUFFER_LEN)
         self.into.head = _SIZE
         self.control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.control.settimeout(10)
+        # Clients that left at once are taken up to 30 s apart.
+        self.control.settimeout(40)
         self.control.connect(str(path))
         self._expect(HELLO)
         self._say(ACK, struct.pack("<HHIB24s32s", INIT, VERSION, interface, 0, secret, name))
