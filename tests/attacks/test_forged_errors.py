@@ -6,7 +6,7 @@ from lab import topology as t
 from lab.attack import effort
 from lab.base import wait_for
 from lab.capture import Capture
-from lab.inject import Injector, ether, fix_ipv4
+from lab.inject import Injector, ether, fix_ipv4, ipv4_checksum
 from lab.traffic import assert_ping, ping
 from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.inet6 import ICMPv6DestUnreach, ICMPv6PacketTooBig, IPv6
@@ -49,7 +49,7 @@ def test_path_mtus_and_other_errors(network, rng):
         icmp = bytearray(templates[kind][IPV4:] + quoted)
         struct.pack_into("!I", icmp, 4, rng.choice((0, 68, 256, 600, 1280, 1499)) if kind[0] == 3 else rng.getrandbits(32))
         struct.pack_into("!H", icmp, 2, 0)
-        struct.pack_into("!H", icmp, 2, _checksum(bytes(icmp)))
+        struct.pack_into("!H", icmp, 2, ipv4_checksum(bytes(icmp)))
         frames.append(fix_ipv4(ether(*macs, templates[kind][:IPV4] + bytes(icmp))))
     v6 = IPv6(src="2001:db8:f::fe", dst=t.WAN_A6)
     quoted6 = IPv6(src=t.WAN_A6, dst=t.WAN_B6, nh=50) / Raw(struct.pack("!II", spi, 77) + bytes(40))
@@ -71,14 +71,6 @@ def test_path_mtus_and_other_errors(network, rng):
         return outbound(net.gwa)["path_mtu"] == 1280
 
     wait_for("a report that is believed", report, step=0.5)
-
-
-def _checksum(data):
-    data += b"\0" * (len(data) % 2)
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
 
 
 def moved(frame, rng, source=None, port=None):

@@ -6,9 +6,9 @@ use std::io;
 /// Numbers of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct User {
-    /// Its own.
+    /// The user id.
     pub uid: u32,
-    /// That of its group.
+    /// Id of the primary group.
     pub gid: u32,
 }
 
