@@ -180,8 +180,10 @@ install: ## binary, preload library, manual pages, units, default configuration
 	install -d $(DESTDIR)$(SYSCONFDIR)/apparmor.d
 	sed 's|@BINDIR@|$(BINDIR)|g' packaging/apparmor/culvert > $(DESTDIR)$(SYSCONFDIR)/apparmor.d/culvert
 	chmod 0644 $(DESTDIR)$(SYSCONFDIR)/apparmor.d/culvert
-	install -m 0644 docs/configuration.md docs/failures.md docs/beside-the-kernel.md docs/capture.md docs/web.md docs/security.md \
-	    $(DESTDIR)$(DOCDIR)/
+	for folder in guides reference; do \
+	    install -d $(DESTDIR)$(DOCDIR)/$$folder && \
+	    install -m 0644 docs/$$folder/*.md $(DESTDIR)$(DOCDIR)/$$folder/ || exit 1; done
+	install -m 0644 docs/README.md $(DESTDIR)$(DOCDIR)/
 	install -m 0644 packaging/wireshark/culvert $(DESTDIR)$(DOCDIR)/wireshark-extcap
 	install -m 0644 packaging/prometheus/alerts.yml packaging/prometheus/dashboard.json \
 	    $(DESTDIR)$(DOCDIR)/

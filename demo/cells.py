@@ -4,7 +4,7 @@
     make demo CELL=1          one of the deployments: 1, 2, 3, 4, 4-backhaul; CELL=all: one after the other
     make demo CELL=1 KEEP=1   leaves it up and says what to try
 
-What each is, with its configuration: docs/small-cell.md. The hosts are network namespaces. Both modems have a user plane (GTP-U) and
+What each is, with its configuration: docs/guides/small-cell.md. The hosts are network namespaces. Both modems have a user plane (GTP-U) and
 programs for operations (TCP, DNS). The picture's numbers are packets that were captured or counted: `>` to the core network, `<` back.
 """
 

@@ -132,7 +132,7 @@ def cases():
 
 INVALID, UNSUPPORTED = "Invalid argument", "Operation not supported"
 
-#: Of what is known to differ (see `differences`, and docs/offload.md, which has the reasons).
+#: Of what is known to differ (see `differences`, and docs/internals/offload.md, which has the reasons).
 _KEYS = Answer(INVALID, "netdevsim: Failed to get key data for SA table")
 _TYPE = Answer(INVALID, "netdevsim: Unsupported ipsec offload type")
 _SOFTWARE = Answer()

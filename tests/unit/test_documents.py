@@ -315,7 +315,7 @@ def source_of(named):
 
 
 def test_named_tests_exist():
-    path = ROOT / "docs/rfc-requirements.md"
+    path = ROOT / "docs/reference/rfc-requirements.md"
     named = re.findall(r"`([\w/-]+\.rs): (\w+)`", path.read_text())
     assert len(named) > 50
     wrong = [
@@ -328,7 +328,7 @@ def test_named_tests_exist():
 
 
 def test_named_scenarios_exist():
-    text = (ROOT / "docs/rfc-requirements.md").read_text()
+    text = (ROOT / "docs/reference/rfc-requirements.md").read_text()
     named = set(re.findall(r"scenarios? `([\w-]+)`", text))
     assert named
     assert not [name for name in named if not (ROOT / "tests/scenarios" / name).is_dir()]
@@ -339,7 +339,7 @@ def test_named_scenarios_exist():
 
 def test_messages_are_what_the_sources_say():
     """Those of culvert itself, and the drop reasons; the others are strongSwan's and Linux's."""
-    text = (ROOT / "docs/messages.md").read_text()
+    text = (ROOT / "docs/reference/messages.md").read_text()
     ours = "".join(re.findall(r"^## (?:Commands|The daemon)\b(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL))
     quoted = re.findall(r"^\| `([^`]+)`", ours, re.MULTILINE)
     quoted += re.findall(r"`((?:in|out|no|hold|neighbour)-[a-z-]+)`", text)

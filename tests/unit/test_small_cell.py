@@ -4,7 +4,7 @@ import pytest
 from lab.base import ROOT
 from lab.cells import deployments, network, picture
 
-DOCUMENT = (ROOT / "docs" / "small-cell.md").read_text()
+DOCUMENT = (ROOT / "docs" / "guides" / "small-cell.md").read_text()
 
 
 @pytest.mark.parametrize("name", deployments.DEPLOYMENTS)

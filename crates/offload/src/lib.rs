@@ -31,7 +31,7 @@
 //! | [`Capabilities::offload_ok`] | the worker | for an SA's outer header, and the length of each packet, crypto offload |
 //! | [`Queue::submit`], [`Queue::poll`] | the worker | every round |
 //!
-//! `docs/offload.md` has Linux's name for each of them.
+//! `docs/internals/offload.md` has Linux's name for each of them.
 //!
 //! # Flow per event
 //!

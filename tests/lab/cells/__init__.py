@@ -1,4 +1,4 @@
-"""A small cell: an NR and an LTE modem behind one backhaul, in several deployments (docs/small-cell.md).
+"""A small cell: an NR and an LTE modem behind one backhaul, in several deployments (docs/guides/small-cell.md).
 
     network      the hosts, their links, and what runs on them
     gtpu, user_plane, operations   the programs of modems and core network

@@ -269,7 +269,7 @@ def test_as_an_interface_of_wireshark(network, tmp_path):
     assert "{call=--host}" in options and "{type=boolflag}" in options, options
     refused = extcap("--extcap-interface", interface, "--extcap-capture-filter", "tcp")
     assert refused.returncode == 1 and "options" in refused.stderr, refused
-    assert "docs/capture.md" in extcap().stderr
+    assert "docs/guides/capture.md" in extcap().stderr
 
 
 def tshark_output(env, *args):

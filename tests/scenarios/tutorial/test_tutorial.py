@@ -1,4 +1,4 @@
-"""docs/tutorial.md, typed as it stands: all but the build, whose program is the one under test."""
+"""docs/guides/tutorial.md, typed as it stands: all but the build, whose program is the one under test."""
 
 import os
 import re
@@ -16,7 +16,7 @@ MADE = [Path("/etc/netns") / host for host in HOSTS]
 
 def blocks():
     """What is typed, by the number of the section."""
-    text = (ROOT / "docs/tutorial.md").read_text()
+    text = (ROOT / "docs/guides/tutorial.md").read_text()
     sections = re.findall(r"^## (\d)\. .*?$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     typed = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
     return {int(number): "\n".join(typed.findall(section)) for number, section in sections}

@@ -39,7 +39,7 @@ pub fn extcap(args: &ExtcapArgs) -> Result<String, Box<dyn Error>> {
     let interface = args.extcap_interface.as_deref();
     let name = interface.and_then(|interface| interface.strip_prefix(PREFIX));
     let Some(name) = name.filter(|name| crate::config::valid_name(name)) else {
-        return Err("Wireshark calls this: see docs/capture.md".into());
+        return Err("Wireshark calls this: see docs/guides/capture.md".into());
     };
     let filter = args.extcap_capture_filter.as_deref().unwrap_or_default();
     if !filter.is_empty() {

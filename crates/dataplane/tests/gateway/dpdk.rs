@@ -10,7 +10,7 @@
 //! | SA expiry packets soft, hard | [`crate::tunnel`]: `volume_limits_outbound`, `volume_limits_inbound` |
 //! | Transport l4 checksum | crate `esp`: `transport_behind_a_nat` |
 //! | IV generation; Statistics: success | crate `esp`: `iv`; [`crate::reasons`] |
-//! | Tunnel header IPv6 copy FLABEL, set FLABEL | none: culvert's flow label is 0 (docs/rfc-coverage.md) |
+//! | Tunnel header IPv6 copy FLABEL, set FLABEL | none: culvert's flow label is 0 (docs/reference/rfc-coverage.md) |
 //! | all others | here |
 
 use core::sync::atomic::Ordering::Relaxed;

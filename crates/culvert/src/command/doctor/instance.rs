@@ -166,7 +166,7 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
     if warning.contains("firewall = \"bypass\"") {
         (
             "packets of the fast path pass Linux's firewalls by",
-            "nft list ruleset; docs/beside-the-kernel.md, Firewalls".into(),
+            "nft list ruleset; docs/guides/beside-the-kernel.md, Firewalls".into(),
         )
     } else if warning.contains("replay protection off") {
         (
@@ -180,7 +180,7 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
             "two packets with one nonce under one key tell both texts, and with AES-GCM the key that \
              authenticates; only the random salts of the IVs keep these SAs' nonces apart",
             "openssl rand -hex 20 for each SA of each direction, at both ends; better an IKE daemon \
-             (docs/configuration.md, Keys set by hand)"
+             (docs/reference/configuration.md, Keys set by hand)"
                 .into(),
         )
     } else if warning.contains("IPComp alone or too many SAs") {
@@ -207,7 +207,7 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
         (
             "what gets into the daemon may ask anything of the kernel that root may with its capabilities",
             "take seccomp = false out of [security], or use a kernel with CONFIG_SECCOMP_FILTER \
-             (docs/security.md), then: systemctl restart culvert"
+             (docs/reference/security.md), then: systemctl restart culvert"
                 .into(),
         )
     } else if warning.contains("vault is on a disk") {
@@ -245,7 +245,7 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
         (
             "firewall rules and reverse path filters that name the port do not meet it",
             "a driver with native XDP and Linux 6.1 or later; else name the private interface in \
-             the firewall too (docs/configuration.md, Firewalls)"
+             the firewall too (docs/reference/configuration.md, Firewalls)"
                 .into(),
         )
     } else if warning.starts_with("srv6") {
@@ -442,7 +442,7 @@ mod tests {
                 |f| daemon_of(f).status.warnings.push("security.seccomp = false: none".into()),
                 "daemon",
                 Warning,
-                &["CONFIG_SECCOMP_FILTER", "docs/security.md"],
+                &["CONFIG_SECCOMP_FILTER", "docs/reference/security.md"],
             ),
             (
                 |f| daemon_of(f).status.warnings.push("guard.enabled = false: clear".into()),
