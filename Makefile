@@ -206,14 +206,11 @@ uninstall: ## remove what install put there; the configuration stays
 	    $(DESTDIR)$(MANDIR)/man1/culvert.1 $(DESTDIR)$(MANDIR)/man1/culvert-*.1 \
 	    $(DESTDIR)$(UNITDIR)/culvert.service $(DESTDIR)$(UNITDIR)/culvert-guard.service \
 	    $(DESTDIR)$(UNITDIR)/culvert-metrics.service $(DESTDIR)$(UNITDIR)/culvert-web.service \
-	    $(DESTDIR)$(DOCDIR)/configuration.md $(DESTDIR)$(DOCDIR)/failures.md $(DESTDIR)$(DOCDIR)/beside-the-kernel.md \
-	    $(DESTDIR)$(DOCDIR)/capture.md $(DESTDIR)$(DOCDIR)/wireshark-extcap \
-	    $(DESTDIR)$(DOCDIR)/web.md $(DESTDIR)$(DOCDIR)/security.md $(DESTDIR)$(DOCDIR)/alerts.yml $(DESTDIR)$(DOCDIR)/dashboard.json \
 	    $(DESTDIR)$(COMPDIR)/bash-completion/completions/culvert \
 	    $(DESTDIR)$(COMPDIR)/zsh/site-functions/_culvert \
-	    $(DESTDIR)$(COMPDIR)/fish/vendor_completions.d/culvert.fish \
-	    $(DESTDIR)$(DOCDIR)/strongswan-culvert.conf $(DESTDIR)$(DOCDIR)/$(APPARMOR_LOCAL)
-	-rmdir $(DESTDIR)$(LIBDIR) $(DESTDIR)$(DOCDIR) 2>/dev/null
+	    $(DESTDIR)$(COMPDIR)/fish/vendor_completions.d/culvert.fish
+	rm -rf $(DESTDIR)$(DOCDIR)
+	-rmdir $(DESTDIR)$(LIBDIR) 2>/dev/null
 
 clean: ## remove build results, and what an interrupted demo or test left
 	-[ "$$(id -u)" = 0 ] && $(PYTHON) demo/demo.py --clean

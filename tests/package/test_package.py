@@ -44,7 +44,7 @@ def install(box, version):
 
 
 def configure(net, box):
-    """What docs/reference/configuration.md says, for a gateway of this network."""
+    """What docs/guides/systemd.md says, for a gateway of this network."""
     box.write("/etc/culvert/culvert.toml", CONFIGURATION)
     common = (t.COMMON / "gwa.swanctl.conf").read_text()
     box.write("/etc/swanctl/conf.d/net.conf", t.filled(common))

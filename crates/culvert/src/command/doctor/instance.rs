@@ -180,7 +180,7 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
             "two packets with one nonce under one key tell both texts, and with AES-GCM the key that \
              authenticates; only the random salts of the IVs keep these SAs' nonces apart",
             "openssl rand -hex 20 for each SA of each direction, at both ends; better an IKE daemon \
-             (docs/reference/configuration.md, Keys set by hand)"
+             (docs/guides/policies.md, Keys set by hand)"
                 .into(),
         )
     } else if warning.contains("IPComp alone or too many SAs") {
@@ -245,7 +245,7 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
         (
             "firewall rules and reverse path filters that name the port do not meet it",
             "a driver with native XDP and Linux 6.1 or later; else name the private interface in \
-             the firewall too (docs/reference/configuration.md, Firewalls)"
+             the firewall too (docs/guides/firewalls.md)"
                 .into(),
         )
     } else if warning.starts_with("srv6") {

@@ -94,7 +94,9 @@ fn mend(why: &str) -> &'static str {
         ("culvert stops", "nothing: culvert ends"),
     ];
     let found = MENDS.iter().find(|(words, _)| why.contains(words));
-    found.map_or("culvert sa shows it; docs/guides/beside-the-kernel.md, Not taken", |(_, mend)| mend)
+    found.map_or("culvert sa shows it; docs/guides/beside-the-kernel.md, Not taken", |(_, mend)| {
+        mend
+    })
 }
 
 #[cfg(test)]
