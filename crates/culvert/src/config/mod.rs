@@ -20,6 +20,7 @@
 //! | `tunnel_headers` | `[tunnel_headers]`                             |
 //! | `prefix`         | how an address prefix is written               |
 //! | `check`          | which values cannot be                         |
+//! | `schema`         | tests: every key is in the example and in the reference |
 
 mod check;
 mod device;
@@ -33,6 +34,8 @@ mod memif;
 mod nat;
 mod port;
 mod prefix;
+#[cfg(test)]
+mod schema;
 mod security;
 mod srv6;
 mod tunnel;
