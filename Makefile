@@ -156,10 +156,11 @@ cryptodev-test: ## culvert with DPDK's crypto drivers; installs libdpdk-dev
 fuzz: ## fuzz every target for SECONDS (default 300) each
 	scripts/fuzz --seconds $(or $(SECONDS),300)
 
-bench: build ## all benchmarks and a report in bench/reports; QUICK=1 CPU=core
+bench: setup ## all benchmarks and a report in bench/reports; QUICK=1 CPU=core
 	@if [ "$$(id -u)" = 0 ]; then bench/peer/build || true; \
 	else echo "not root: without the comparison to DPDK's gateway"; fi
-	@$(BINARY) bench all $(if $(filter 1 yes true,$(QUICK)),--quick) $(if $(CPU),--cpu $(CPU)) \
+	$(CARGO) build --locked --release -p culvert -p culvert-preload -p culvert-bench
+	@$(BINARY)-bench all $(if $(filter 1 yes true,$(QUICK)),--quick) $(if $(CPU),--cpu $(CPU)) \
 	    --report bench/reports --command 'make bench$(if $(QUICK), QUICK=1)$(if $(CPU), CPU=$(CPU))'
 
 install: ## binary, preload library, manual pages, units, default configuration

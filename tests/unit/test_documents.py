@@ -19,7 +19,7 @@ CRATES = ROOT / "crates"
 ELSEWHERE = {"target", "build", "reports", ".git"}
 
 #: What begins a command line that is looked at; other programs are not the project's.
-PROGRAMS = {"make", "culvert", "cargo", ".ci/run"}
+PROGRAMS = {"make", "culvert", "culvert-bench", "cargo", ".ci/run"}
 SCRIPTS = r"(scripts|bench|tests|demo)/\w"
 
 #: Languages of the blocks that hold commands.
@@ -136,7 +136,19 @@ def kebab(camel):
 def subcommands():
     """The commands of the binary, those below each, and all its long options: from the source."""
     folder = CRATES / "culvert" / "src"
-    files = [folder / "cli.rs", *sorted((folder / "cli").glob("*.rs"))]
+    variants, options = command_line([folder / "cli.rs", *sorted((folder / "cli").glob("*.rs"))])
+    return variants("Command"), {"guard": variants("GuardCommand")}, options
+
+
+@cache
+def benchmarks():
+    """The commands of culvert-bench, and all its long options: from the source."""
+    variants, options = command_line([CRATES / "bench/src/program/cli.rs"])
+    return variants("BenchCommand"), {}, options
+
+
+def command_line(files):
+    """What gives the variants of an enum of these files, and the long options in them."""
     source = "".join(file.read_text() for file in files)
 
     def variants(enum):
@@ -146,8 +158,7 @@ def subcommands():
     fields = re.findall(r"#\[arg\(long\b.*?\)\]\n    pub (\w+):", source, re.S)
     options = {"--" + field.replace("_", "-") for field in fields} | {"--help", "--version"}
     options |= {"--" + name for name in re.findall(r'#\[arg\(long = "([a-z-]+)"', source)}
-    below = {"guard": variants("GuardCommand"), "bench": variants("BenchCommand")}
-    return variants("Command"), below, options
+    return variants, options
 
 
 @cache
@@ -168,8 +179,8 @@ def unknown(words):
             folder, words = ROOT / words[1], words[2:]
         targets = [word for word in words if re.fullmatch(r"[a-z-]+", word)]
         return next((t for t in targets if t not in make_targets(folder)), None)
-    if program == "culvert":
-        known, below, options = subcommands()
+    if program in ("culvert", "culvert-bench"):
+        known, below, options = subcommands() if program == "culvert" else benchmarks()
         words = words[: words.index("--")] if "--" in words else words
         names = [word for word in words if re.fullmatch(r"[a-z][a-z-]*", word)]
         if names and names[0] not in known:
@@ -197,8 +208,8 @@ def unknown(words):
         "make bench nothing QUICK=1",
         "make -C hdl nothing",
         "culvert nothing",
-        "culvert bench nothing",
-        "culvert bench esp --no-such-option 1",
+        "culvert-bench nothing",
+        "culvert-bench esp --no-such-option 1",
         "cargo test -p culvert-nothing",
         ".ci/run nothing",
         "scripts/nothing --check",
@@ -213,7 +224,7 @@ def test_an_unknown_command_is_seen(line):
 
 def test_a_known_command_is_known():
     text = """
-`make scenarios ONLY=nat`, `culvert bench esp --cpu 1 --size 64`, `culvert exec -- ip --nothing`
+`make scenarios ONLY=nat`, `culvert-bench esp --cpu 1 --size 64`, `culvert exec -- ip --nothing`
 ```sh
 make kernel && make -C hdl lint       # two
 culvert run --config culvert.toml &   # a daemon

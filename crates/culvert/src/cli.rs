@@ -1,6 +1,5 @@
 //! The command line, defined once: help, man pages and completion come from here.
 
-mod bench;
 mod capture;
 mod engine;
 mod events;
@@ -21,9 +20,6 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub use bench::{
-    AllArgs, BenchArgs, BenchCommand, BenchDirection, BenchLimitsArgs, BenchRequestsArgs, PeerArgs,
-};
 pub use capture::CaptureArgs;
 pub use engine::EngineChoice;
 pub use events::EventsArgs;
@@ -175,13 +171,6 @@ pub enum Command {
     /// Nothing is changed without --fix. Looks at the network namespace that it is started in, and sees all of it
     /// only as root. The exit status is 1 if there are problems, 0 with warnings alone.
     Doctor(DoctorArgs),
-    /// Measure the data path in memory.
-    ///
-    /// Each packet goes the way that the daemon's worker takes it, between ports that are lists in
-    /// memory; nothing is switched off that a gateway has on. Times are of one pinned core: keep
-    /// the machine quiet meanwhile. With --json, each row is an object on a line of its own.
-    #[command(subcommand)]
-    Bench(Box<BenchCommand>),
     /// Write man pages and shell completions into a directory.
     #[command(hide = true)]
     Docs {

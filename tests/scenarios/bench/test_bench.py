@@ -1,4 +1,4 @@
-"""`culvert bench` as its user sees it. What it measures is not judged here."""
+"""`culvert-bench` as its user sees it. What it measures is not judged here."""
 
 import json
 import select
@@ -20,7 +20,7 @@ LONG = {
 
 
 def start(*arguments):
-    command = [culvert_binary(), *arguments]
+    command = [culvert_binary().with_name("culvert-bench"), *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -33,7 +33,7 @@ def first_line(process, within_s):
 @pytest.mark.parametrize("bench", LONG)
 def test_an_interrupt_ends_it_within_a_second(plane, bench):
     arguments = ("--json",) if bench == "all" else ()
-    process = start(*arguments, "bench", bench, *LONG[bench])
+    process = start(*arguments, bench, *LONG[bench])
     try:
         if bench != "all":
             assert first_line(process, 60)
@@ -52,7 +52,7 @@ def test_an_interrupt_ends_it_within_a_second(plane, bench):
 
 
 def test_json_rows_come_one_by_one(plane):
-    process = start("--json", "bench", "esp", "--size", "64,512", *SHORT)
+    process = start("--json", "esp", "--size", "64,512", *SHORT)
     try:
         row = json.loads(first_line(process, 60))
         assert row["bench"] == "esp" and row["size_bytes"] == 64
@@ -66,7 +66,7 @@ def test_json_rows_come_one_by_one(plane):
 
 
 def test_a_table_has_one_head_and_aligned_rows(plane):
-    process = start("bench", "forward", "--size", "64,512,1400", *SHORT)
+    process = start("forward", "--size", "64,512,1400", *SHORT)
     out, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     about, empty, head, *rows = out.splitlines()
@@ -78,7 +78,7 @@ def test_a_table_has_one_head_and_aligned_rows(plane):
 
 def test_a_closed_pipe_ends_it(plane):
     # It finds out with its next row: that comes soon.
-    process = start("--json", "bench", "esp", "--repeat", "1", "--millis", "10")
+    process = start("--json", "esp", "--repeat", "1", "--millis", "10")
     try:
         assert first_line(process, 60)
         process.stdout.close()

@@ -1,7 +1,5 @@
 //! One file for each group of commands.
 
-pub mod bench;
-pub mod bench_limits;
 pub mod capture;
 mod collect;
 pub mod device;
@@ -15,11 +13,9 @@ pub mod guard;
 mod http;
 mod keys;
 pub mod limit;
-mod live;
 pub mod metrics;
 pub mod nat;
 mod output;
-pub mod requests;
 pub mod show;
 pub mod top;
 pub mod trace;

@@ -1,11 +1,11 @@
-//! `culvert bench requests`: SAs and policies, installed, read and removed over the XFRM socket.
+//! `culvert-bench requests`: SAs and policies, installed, read and removed over the XFRM socket.
 
 use std::error::Error;
 use std::io::{self, Write};
 
-use crate::cli::BenchRequestsArgs;
-use crate::daemon::{InstallOptions, InstallReport, bench_install, providers};
-use crate::table::Growing;
+use culvert::measured::{Growing, InstallOptions, InstallReport, bench_install, providers};
+
+use super::cli::BenchRequestsArgs;
 
 /// Runs each number of SAs, and prints what it gives at once: a line of a table, or a JSON object.
 pub fn run(args: &BenchRequestsArgs, json: bool) -> Result<(), Box<dyn Error>> {

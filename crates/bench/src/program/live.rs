@@ -1,4 +1,4 @@
-//! Rows of `culvert bench` as they come, and on a terminal where the run is.
+//! Rows of `culvert-bench` as they come, and on a terminal where the run is.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bench::row::{COLUMNS, Column, columns};
 use bench::{Listener, Row};
-
-use crate::table::Growing;
+use culvert::measured::Growing;
 
 /// Prints rows as a table that grows, or as JSON objects, one a line.
 pub struct Live {

@@ -1,12 +1,28 @@
-//! The command line of `culvert bench`.
+//! The command line.
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use culvert::measured::EngineChoice;
 
-use super::engine::EngineChoice;
+/// Measure culvert's data path in memory.
+///
+/// Each packet goes the way that the daemon's worker takes it, between ports that are lists in
+/// memory; nothing is switched off that a gateway has on. Times are of one pinned core: keep
+/// the machine quiet meanwhile.
+#[derive(Debug, Parser)]
+#[command(name = "culvert-bench", version, propagate_version = true, max_term_width = 100)]
+pub struct Cli {
+    /// Each row as an object on a line of its own.
+    #[arg(long, global = true)]
+    pub json: bool,
 
-/// The commands of `culvert bench`.
+    /// The benchmark.
+    #[command(subcommand)]
+    pub command: BenchCommand,
+}
+
+/// The benchmarks.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
     /// The whole gateway path: cycles a packet, and the ratio to the cipher alone.
@@ -48,7 +64,7 @@ pub enum BenchCommand {
     Install(BenchArgs),
     /// The gateway in hardware, simulated: clock cycles a packet.
     ///
-    /// Only where it was built in: `make -C hdl tools`, then `cargo build --release -p culvert
+    /// Only where it was built in: `make -C hdl tools`, then `cargo build --release -p culvert-bench
     /// --features rtl`. Of the options those of suites, sizes and directions count.
     Rtl(BenchArgs),
     /// Rate limits: four ways for workers to share limiters.
@@ -73,14 +89,14 @@ pub enum BenchCommand {
     Count(CountArgs),
 }
 
-/// Arguments of `culvert bench count`.
+/// Arguments of `count`.
 #[derive(Debug, Args)]
 pub struct CountArgs {
     /// The case; without one, their names are printed.
     pub case: Option<String>,
 }
 
-/// Arguments of `culvert bench requests`.
+/// Arguments of `requests`.
 #[derive(Debug, Args)]
 pub struct BenchRequestsArgs {
     /// Numbers of SAs; with each two come three policies.
@@ -98,7 +114,7 @@ pub struct BenchRequestsArgs {
     pub engine: EngineChoice,
 }
 
-/// Arguments of `culvert bench limits`.
+/// Arguments of `limits`.
 #[derive(Debug, Args)]
 pub struct BenchLimitsArgs {
     /// Numbers of threads, each on a core of its own.
@@ -125,7 +141,7 @@ pub struct BenchLimitsArgs {
     pub millis: u64,
 }
 
-/// Arguments of `culvert bench all`.
+/// Arguments of `all`.
 #[derive(Debug, Args)]
 pub struct AllArgs {
     /// Where the report goes: DATE-PROCESSOR.md and .json, and a folder of charts.
@@ -139,7 +155,7 @@ pub struct AllArgs {
     pub peer: PeerArgs,
 }
 
-/// Arguments of `culvert bench peer`.
+/// Arguments of `peer`.
 #[derive(Debug, Args)]
 pub struct PeerArgs {
     /// What all benchmarks have.

@@ -1,4 +1,4 @@
-//! `culvert bench`: the data path in memory, against the bare cipher of the same run.
+//! The data path in memory, against the bare cipher of the same run.
 
 use std::error::Error;
 use std::fs;
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use bench::report::{Part, Report};
 use bench::{Bench, Direction, Options, Peer, Row};
 use crypto::{Provider, Suite};
+use culvert::measured::{EngineChoice, providers};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::cli::{AllArgs, BenchArgs, BenchCommand, BenchDirection, EngineChoice, PeerArgs};
-use crate::command::live::Live;
-use crate::command::{bench_limits, requests};
-use crate::daemon::providers;
+use super::cli::{AllArgs, BenchArgs, BenchCommand, BenchDirection, PeerArgs};
+use super::live::Live;
+use super::{limits, requests};
 
 /// Runs one benchmark, and prints its rows as they come: a table, or JSON, one object a line.
 pub fn run(command: &BenchCommand, json: bool) -> Result<(), Box<dyn Error>> {
@@ -34,7 +34,7 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<(), Box<dyn Error>> {
         BenchCommand::Install(args) => one(Bench::Install, args, &Peer::default(), json),
         BenchCommand::Rtl(args) => one(Bench::Rtl, args, &Peer::default(), json),
         BenchCommand::Peer(args) => one(Bench::Peer, &args.bench, &peer(args)?, json),
-        BenchCommand::Limits(args) => bench_limits::run(args, json),
+        BenchCommand::Limits(args) => limits::run(args, json),
         BenchCommand::Requests(args) => requests::run(args, json),
         BenchCommand::All(args) => all(args, json),
         BenchCommand::Count(args) => count(args.case.as_deref()),
@@ -77,7 +77,7 @@ fn all(args: &AllArgs, json: bool) -> Result<(), Box<dyn Error>> {
         }
         let rows = rows.map_err(|e| e.to_string());
         if let Err(reason) = &rows {
-            eprintln!("culvert bench {}: {reason}", bench.name());
+            eprintln!("culvert-bench {}: {reason}", bench.name());
             if !is_missing {
                 failed.push(bench.name());
             }
@@ -93,7 +93,7 @@ fn all(args: &AllArgs, json: bool) -> Result<(), Box<dyn Error>> {
         let example = options(Bench::Esp, &**provider, &args.bench)?;
         let report = Report {
             engine: format!("{} {}", provider.name(), provider.description()),
-            command: all.command.clone().unwrap_or_else(|| "culvert bench all".to_owned()),
+            command: all.command.clone().unwrap_or_else(|| "culvert-bench all".to_owned()),
             repetitions: format!(
                 "medians of {} repetitions of {} ms",
                 example.repeat,
@@ -103,7 +103,7 @@ fn all(args: &AllArgs, json: bool) -> Result<(), Box<dyn Error>> {
             parts,
         };
         let path = report.write(directory).map_err(failed)?;
-        eprintln!("culvert bench: report written to {}", path.display());
+        eprintln!("culvert-bench: report written to {}", path.display());
     }
     match failed.as_slice() {
         [] => Ok(()),

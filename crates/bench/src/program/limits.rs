@@ -1,13 +1,13 @@
-//! `culvert bench limits`: ways for workers to share rate limits, against each other.
+//! `culvert-bench limits`: ways for workers to share rate limits, against each other.
 
 use std::error::Error;
 use std::io::{self, Write};
 use std::time::Duration;
 
 use bench::limits::{LimitOptions, LimitRow, limits};
+use culvert::measured::Growing;
 
-use crate::cli::BenchLimitsArgs;
-use crate::table::Growing;
+use super::cli::BenchLimitsArgs;
 
 /// Prints each row as it comes: a line of a table, or a JSON object.
 pub fn run(args: &BenchLimitsArgs, json: bool) -> Result<(), Box<dyn Error>> {

@@ -1,0 +1,142 @@
+//! A fast path for IPsec on Linux: daemon and command line.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | `cli` | the command line, defined once: help, man pages and completion come from it |
+//! | `config` | the configuration file, parsed into valid types |
+//! | `daemon` | `culvert run`: the control thread, and what starts and stops the workers |
+//! | `command` | every other command, a file for each group |
+//! | `client`, `report` | how commands ask a running daemon, and what it answers |
+//! | `protocol` | names of IP protocols |
+//! | `files` | files that are root's alone, and whose they have to be |
+//! | `pcapng` | the format of captures |
+//! | `paths` | where an instance keeps its sockets and its state |
+//! | `table` | tables for people |
+#![forbid(unsafe_code)]
+
+mod cli;
+mod client;
+mod command;
+mod config;
+mod daemon;
+mod files;
+mod paths;
+mod pcapng;
+mod protocol;
+mod report;
+mod table;
+mod users;
+
+/// What `culvert-bench` has of the daemon.
+pub mod measured {
+    pub use crate::cli::EngineChoice;
+    pub use crate::daemon::{InstallOptions, InstallReport, bench_install, providers};
+    pub use crate::table::Growing;
+}
+
+use std::error::Error;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command, GuardCommand};
+use crate::command::{
+    capture, device, docs, doctor, events, exec, extcap, flows, guard, limit, metrics, nat, show,
+    top, trace, web, why,
+};
+use crate::config::Config;
+
+/// The program: does what its command line says, and gives the status to end with.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match dispatch(&cli) {
+        Ok((output, status)) => print(&output, status),
+        Err(error) => {
+            eprintln!("culvert: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a command; the caller prints its output and ends with its status.
+fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
+    let (name, json) = (cli.name.as_str(), cli.json);
+    if !config::valid_name(name) {
+        let rule = "a name has 1 to 64 letters, digits, '-' and '_'";
+        return Err(format!("--name {name:?}: {rule}").into());
+    }
+    let output = match &cli.command {
+        Command::Run(args) => {
+            daemon::run(args, name)?;
+            String::new()
+        }
+        Command::Check(args) => {
+            let config = Config::load_as(&args.config, name)?;
+            let warnings = config.warnings();
+            match json {
+                true => {
+                    serde_json::json!({ "valid": true, "name": config.name, "warnings": warnings })
+                        .to_string()
+                }
+                false => {
+                    let told = warnings.iter().map(|warning| format!("\nwarning: {warning}"));
+                    format!("{}: valid{}", args.config.display(), told.collect::<String>())
+                }
+            }
+        }
+        Command::Status(args) => show::status(name, json, args.verbose)?,
+        Command::Sa(args) => show::sa(name, json, args.show_keys, args.spi)?,
+        Command::Policy => show::policy(name, json)?,
+        Command::Port(args) => show::port(name, json, args.queues)?,
+        Command::Device(args) => device::device(name, json, args)?,
+        Command::Nat(args) => nat::nat(name, json, args)?,
+        Command::Limit(command) => limit::limit(name, json, command)?,
+        Command::Route => show::route(name, json)?,
+        Command::Stats(args) if args.xfrm => show::xfrm_stats(name, json)?,
+        Command::Stats(args) => show::stats(name, json, args.workers)?,
+        Command::Drops(args) => show::drops(name, json, args.all)?,
+        Command::Why(args) => why::why(name, json, args)?,
+        Command::Capture(args) => {
+            capture::capture(name, args)?;
+            String::new()
+        }
+        Command::Extcap(args) => extcap::extcap(args)?,
+        Command::Trace(args) => {
+            trace::trace(name, json, args)?;
+            String::new()
+        }
+        Command::Flows(args) => {
+            flows::flows(name, json, args)?;
+            String::new()
+        }
+        Command::Events(args) => {
+            events::events(name, json, args)?;
+            String::new()
+        }
+        Command::Top(args) => top::top(name, json, args)?,
+        Command::Metrics(args) => metrics::metrics(name, args)?,
+        Command::Web(args) => web::web(name, args)?,
+        Command::Exec(args) => return Err(exec::exec(name, args).into()),
+        Command::Guard(GuardCommand::Show) => guard::show(name, json)?,
+        Command::Guard(GuardCommand::Apply(args)) => guard::apply(&Config::load(&args.config)?)?,
+        Command::Guard(GuardCommand::Clear) => guard::clear(name)?,
+        Command::Doctor(args) => return doctor::run(name, json, args),
+        Command::Docs { directory } => {
+            docs::write(directory)?;
+            String::new()
+        }
+    };
+    Ok((output, ExitCode::SUCCESS))
+}
+
+/// Prints, and takes a closed pipe (`| head`) for what it is.
+fn print(output: &str, status: ExitCode) -> ExitCode {
+    if output.is_empty() {
+        return status;
+    }
+    match writeln!(std::io::stdout(), "{}", output.trim_end()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => status,
+    }
+}
