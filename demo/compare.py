@@ -178,7 +178,9 @@ def measure_in_guest(columns, rounds, seconds):
                 raise LabError(f"the run in the guest: {process.output()[-1000:]}")
             guest.stop()
     except LabError as error:
-        yield from ({"column": column, "skipped": str(error)} for column in here)
+        # What a kernel said before it died is many lines.
+        why = str(error).partition("\n")[0]
+        yield from ({"column": column, "skipped": why} for column in here)
 
 
 def tell(event, to):

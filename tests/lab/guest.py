@@ -9,8 +9,11 @@ A guest stands in a namespace of the lab, its `box`, and takes over interfaces t
 them reaches the guest. It dies with its lab, and with the process that made it.
 """
 
+import contextlib
+import functools
 import itertools
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -38,19 +41,58 @@ KERNELS = ("linux-6.12", "linux-7.2", "prebuilt/usr/bin/linux.uml")
 
 
 def kernel_image():
-    """The guest kernel: $CULVERT_KERNEL, or the first of those that were made. May not exist."""
+    """The guest kernel: $CULVERT_KERNEL, or the first of those that were made and boot here. May not exist."""
     if os.environ.get("CULVERT_KERNEL"):
         return Path(os.environ["CULVERT_KERNEL"]).resolve()
     made = [ROOT / "build/kernel" / name for name in KERNELS]
-    return next((path for path in made if path.exists()), made[0])
+    there = [path for path in made if os.access(path, os.X_OK)]
+    booting = (path for path in there if not refusal(path))
+    return next(booting, (there or made)[0])
 
 
 def kernel_missing():
     """Why there can be no guest; an empty text when there can."""
     image = kernel_image()
-    if os.access(image, os.X_OK):
-        return ""
-    return f"{image} is not there (make kernel, or make kernel PREBUILT=1)"
+    if not os.access(image, os.X_OK):
+        return f"{image} is not there (make kernel, or make kernel PREBUILT=1)"
+    if why := refusal(image):
+        return f"{image} does not boot on this processor: {why} (make kernel VERSION=7.2)"
+    return ""
+
+
+@functools.cache
+def refusal(image):
+    """Why a kernel does not boot on this processor, in a line; an empty text when it does. It takes a second.
+
+    Linux 6.1 panics where the processor has more registers than its buffer has room for (AMX).
+    """
+    arguments = "mem=64M con=null con0=null,fd:1 root=/dev/root rootfstype=hostfs rootflags=/ ro init=/bin/true"
+    environment = {**os.environ, "TMPDIR": "/dev/shm"}
+    try:
+        # Its processes are in a group of their own, which ends as a whole.
+        process = subprocess.Popen(
+            [image, *arguments.split()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=environment, start_new_session=True, text=True, errors="replace",
+        )  # fmt: skip
+    except OSError as error:
+        return str(error)
+    try:
+        said, _ = process.communicate(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        said = f"no word for {PATIENCE_S:g} seconds"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    # Its first program ends at once, with success, and it panics for want of another.
+    return "" if "exitcode=0x00000000" in said else last_words(said)
+
+
+def last_words(said):
+    """The line of a kernel's output that says why it ended."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    telling = [line for line in lines if re.search(r"errno|Kernel panic", line)]
+    return (telling or lines[-1:] or ["without a word"])[0]
 
 
 def culvert_guest_missing():
@@ -209,7 +251,8 @@ class Guest(Host):
             if condition():
                 return True
             if not self.alive():
-                raise LabError(f"{self.name}: the guest ended ({what}):\n{self.console()}")
+                said = self.console()
+                raise LabError(f"{self.name}: the guest ended ({what}): {last_words(said)}\n{said}")
             return False
 
         wait_for(f"{self.name}: {what}", seen, timeout, step=0.005)
