@@ -56,16 +56,23 @@ def pytest_generate_tests(metafunc):
 
 def pytest_addoption(parser):
     parser.addoption("--failed-to", metavar="FILE", help="writes the names of tests that failed, one a line")
+    parser.addoption("--guestless-to", metavar="FILE", help="adds the names of tests skipped for want of a guest's kernel")
 
 
 def pytest_sessionfinish(session):
-    file = session.config.getoption("--failed-to")
-    if not file or hasattr(session.config, "workerinput"):
+    if hasattr(session.config, "workerinput"):
         return
     stats = session.config.pluginmanager.get_plugin("terminalreporter").stats
-    failed = {report.nodeid: None for what in ("failed", "error") for report in stats.get(what, [])}
     here = os.path.relpath(session.config.rootpath)
-    Path(file).write_text("".join(f"{here}/{name}\n" for name in failed))
+
+    def lines(reports):
+        return "".join(f"{here}/{name}\n" for name in dict.fromkeys(report.nodeid for report in reports))
+
+    if file := session.config.getoption("--failed-to"):
+        Path(file).write_text(lines(report for what in ("failed", "error") for report in stats.get(what, [])))
+    if file := session.config.getoption("--guestless-to"):
+        with Path(file).open("a") as names:
+            names.write(lines(report for report in stats.get("skipped", []) if "make kernel" in str(report.longrepr)))
 
 
 def _may_have_signals():
