@@ -106,6 +106,9 @@ def test_a_site_that_opens_all(network, rng):
     narrow(net)
     for address in (t.WAN_B4, t.WAN_B6):
         net.gwa.host.ip("neigh", "replace", address, "lladdr", net.gwb.host.mac("wan"), "dev", "wan")
+    # What ARP and neighbour discovery can be made to say is another test's.
+    for address in (t.CLIENT4, t.CLIENT6):
+        net.gwa.host.ip("neigh", "replace", address, "lladdr", net.client.mac("eth0"), "dev", "lan")
     net.start()
     near, far, peer = connection(net)
     health = Health(net.gwa.daemon)

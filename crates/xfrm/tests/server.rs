@@ -174,6 +174,30 @@ fn connections_are_limited() {
 }
 
 #[test]
+fn who_says_nothing_gives_way() {
+    let mut w = World::new(1 << 20);
+    let served = Program::greet(&w.path, 1, &[]);
+    w.turn();
+    let silent: Vec<_> = (0..2).map(|_| Program::connect(&w.path)).collect();
+    w.turn();
+    let next = Program::greet(&w.path, 2, &[]);
+    w.turn();
+    assert_eq!(silent[0].receive(), Some(Vec::new()), "the oldest silent one is closed");
+    assert_eq!(silent[1].receive(), None);
+    for program in [&served, &next] {
+        program.send(&request(kind::GETSADINFO, &0u32).finish());
+        w.turn();
+        assert_eq!(program.kinds(), [kind::NEWSADINFO, kind::ERROR]);
+    }
+    let last = Program::greet(&w.path, 3, &[]);
+    w.turn();
+    let late = Program::greet(&w.path, 4, &[]);
+    w.turn();
+    assert_eq!((silent[1].receive(), late.receive()), (Some(Vec::new()), Some(Vec::new())));
+    assert_eq!((last.receive(), w.server.client_count()), (None, 3));
+}
+
+#[test]
 fn another_user_is_turned_away() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");

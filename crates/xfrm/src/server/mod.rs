@@ -31,7 +31,8 @@ pub use handed::Handed;
 /// Limits of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Most connections; further ones are closed at once.
+    /// Most connections. The oldest that has sent nothing gives way to a further one; where all have, the further one is
+    /// closed.
     pub clients: usize,
     /// Most bytes that wait for one client. Beyond it, notifications are dropped (the client is
     /// told, as `ENOBUFS`), and its requests are left unread until it reads.
@@ -220,7 +221,14 @@ impl Server {
         }
         if self.clients.len() >= self.limits.clients {
             tracing::warn!(limit = self.limits.clients, "too many XFRM sockets");
-            return Ok(());
+            // A program's first datagram follows its connect at once, so that a silent one has waited for nothing.
+            let silent = self
+                .clients
+                .iter()
+                .find(|(_, client)| client.sender().is_none())
+                .map(|(&token, _)| token);
+            let Some(silent) = silent else { return Ok(()) };
+            self.clients.remove(&silent);
         }
         self.last_token += 1;
         self.epoll.add(fd.as_fd(), self.last_token, Interest { read: true, write: false })?;
