@@ -134,7 +134,9 @@ def test_a_site_that_opens_all(network, rng):
     good = frames(from_the_site(t.CLIENT4, t.CLIENT6, t.SERVER4, t.SERVER6), mac, to_mac)
     sent, _ = storm(sender(injector), good, rng, lambda: talk(near, far), effort(2, 30))
     time.sleep(0.2)
-    leaked = [f for f in bare.stop() if f.kind not in ("nd", "arp")]
+    # A frame that claims the server's address has the gateway answer it by its own inner one, which Linux does not translate.
+    own = (t.LAN_A4, t.LAN_A6)
+    leaked = [f for f in bare.stop() if f.kind not in ("nd", "arp") and str(f.src) not in own]
     assert not leaked, f"{len(leaked)} untranslated: " + "; ".join(map(str, leaked[:5]))
     assert talk(near, far, 5) == peer
     near.close()

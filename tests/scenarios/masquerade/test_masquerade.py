@@ -157,6 +157,20 @@ def test_they_live_while_they_have_traffic_and_go_back_when_forgotten(network):
         end.kill(signal.SIGKILL)
 
 
+def test_a_connection_carried_from_its_first_answer_on_stays(network):
+    """Linux, which has seen two packets of it, keeps it for its shortest time."""
+    net = build(network, udp_timeout=3, udp_timeout_stream=60)
+    run = Stream(net.client, net.server, t.SERVER4, rate=200)
+    ours = ("-p", "udp", "--orig-port-dst", "7000")
+    ident = lambda: [re.search(r"id=(\d+)", line).group(1) for line in entries(net, *ours)]
+    wait_for("the connection", ident)
+    before = ident()
+    time.sleep(6)
+    assert ident() == before, entries(net, *ours)
+    for end in (run.probe, run.echo):
+        end.kill(signal.SIGKILL)
+
+
 def told(net):
     """What the command says of the stream's connection, and `why` of its packets."""
     told = net.gwa.daemon.json("nat")

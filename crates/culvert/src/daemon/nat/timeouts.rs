@@ -31,7 +31,18 @@ impl Timeouts {
         }
     }
 
-    /// Of a connection.
+    /// How long a connection has without packets from when Linux last saw one, or was told of one.
+    ///
+    /// Linux gives UDP the time of a stream only once it has been answered for two seconds, which is when it is assured. A
+    /// connection whose packets go past Linux before then has the short time left.
+    pub fn running(&self, protocol: u8, status: Status) -> u32 {
+        match protocol {
+            protocol::UDP if !status.has(Status::ASSURED) => self.udp,
+            _ => self.of(protocol, status),
+        }
+    }
+
+    /// What a connection with packets is given.
     pub fn of(&self, protocol: u8, status: Status) -> u32 {
         match protocol {
             protocol::TCP => self.tcp_established,
@@ -61,5 +72,11 @@ mod tests {
             [(6, answered), (17, answered), (17, Status::default()), (1, answered), (58, answered)];
         assert_eq!(of.map(|(protocol, status)| all.of(protocol, status)), [9, 120, 30, 31, 32]);
         assert_eq!(all.shortest_s(), 9);
+        let assured = answered.with(Status::ASSURED);
+        let running = [(17, Status::default()), (17, answered), (17, assured), (6, assured)];
+        assert_eq!(
+            running.map(|(protocol, status)| all.running(protocol, status)),
+            [30, 30, 120, 9]
+        );
     }
 }

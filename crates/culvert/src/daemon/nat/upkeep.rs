@@ -58,9 +58,9 @@ impl Upkeep {
                 return;
             }
             let status = Status(upkeep.status.load(Relaxed));
-            let timeout_s = timeouts.of(binding.entry.original.protocol, status);
+            let protocol = binding.entry.original.protocol;
             let since_ms = now_ms.saturating_sub(upkeep.told_ms.load(Relaxed));
-            if since_ms < u64::from(timeout_s) * 1000 / 3 {
+            if since_ms < u64::from(timeouts.running(protocol, status)) * 1000 / 3 {
                 return;
             }
             upkeep.told_packets.store(packets, Relaxed);
@@ -71,7 +71,7 @@ impl Upkeep {
                 true => Status::ASSURED,
                 false => Status::default(),
             };
-            message::refresh(&entry, timeout_s, set, requests);
+            message::refresh(&entry, timeouts.of(protocol, status), set, requests);
             *told += 1;
         });
     }
