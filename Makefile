@@ -8,6 +8,7 @@ BINDIR     ?= $(PREFIX)/bin
 LIBDIR     ?= $(PREFIX)/lib/culvert
 MANDIR     ?= $(PREFIX)/share/man
 COMPDIR    ?= $(PREFIX)/share
+ZSHDIR     ?= $(COMPDIR)/zsh/site-functions
 SYSCONFDIR ?= /etc
 UNITDIR    ?= /etc/systemd/system
 DOCDIR     ?= $(PREFIX)/share/doc/culvert
@@ -165,15 +166,17 @@ bench: setup ## all benchmarks and a report in bench/reports; QUICK=1 CPU=core
 
 install: ## binary, preload library, manual pages, units, default configuration
 	@test -x $(BINARY) || { echo "nothing is built yet: run make build first"; exit 1; }
-	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR) $(DESTDIR)$(MANDIR)/man1 \
+	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR) $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man5 \
 	    $(DESTDIR)$(SYSCONFDIR)/culvert $(DESTDIR)$(UNITDIR) $(DESTDIR)$(DOCDIR)
 	install -m 0755 $(BINARY) $(DESTDIR)$(BINDIR)/culvert
 	install -m 0644 $(PRELOAD) $(DESTDIR)$(LIBDIR)/libculvert_preload.so
 	rm -rf target/docs && $(BINARY) docs target/docs
 	install -m 0644 target/docs/*.1 $(DESTDIR)$(MANDIR)/man1/
+	$(PYTHON) scripts/man-configuration > target/docs/culvert.toml.5
+	install -m 0644 target/docs/culvert.toml.5 $(DESTDIR)$(MANDIR)/man5/
 	install -D -m 0644 target/docs/culvert.bash \
 	    $(DESTDIR)$(COMPDIR)/bash-completion/completions/culvert
-	install -D -m 0644 target/docs/_culvert $(DESTDIR)$(COMPDIR)/zsh/site-functions/_culvert
+	install -D -m 0644 target/docs/_culvert $(DESTDIR)$(ZSHDIR)/_culvert
 	install -D -m 0644 target/docs/culvert.fish \
 	    $(DESTDIR)$(COMPDIR)/fish/vendor_completions.d/culvert.fish
 	test -e $(DESTDIR)$(SYSCONFDIR)/culvert/culvert.toml || \
@@ -181,10 +184,7 @@ install: ## binary, preload library, manual pages, units, default configuration
 	install -d $(DESTDIR)$(SYSCONFDIR)/apparmor.d
 	sed 's|@BINDIR@|$(BINDIR)|g' packaging/apparmor/culvert > $(DESTDIR)$(SYSCONFDIR)/apparmor.d/culvert
 	chmod 0644 $(DESTDIR)$(SYSCONFDIR)/apparmor.d/culvert
-	for folder in guides reference; do \
-	    install -d $(DESTDIR)$(DOCDIR)/$$folder && \
-	    install -m 0644 docs/$$folder/*.md $(DESTDIR)$(DOCDIR)/$$folder/ || exit 1; done
-	install -m 0644 docs/README.md $(DESTDIR)$(DOCDIR)/
+	$(PYTHON) scripts/install-documents $(DESTDIR)$(DOCDIR)
 	install -m 0644 packaging/wireshark/culvert $(DESTDIR)$(DOCDIR)/wireshark-extcap
 	install -m 0644 packaging/prometheus/alerts.yml packaging/prometheus/dashboard.json \
 	    $(DESTDIR)$(DOCDIR)/
@@ -204,11 +204,11 @@ install: ## binary, preload library, manual pages, units, default configuration
 
 uninstall: ## remove what install put there; the configuration stays
 	rm -f $(DESTDIR)$(SYSCONFDIR)/apparmor.d/culvert $(DESTDIR)$(BINDIR)/culvert $(DESTDIR)$(LIBDIR)/libculvert_preload.so \
-	    $(DESTDIR)$(MANDIR)/man1/culvert.1 $(DESTDIR)$(MANDIR)/man1/culvert-*.1 \
+	    $(DESTDIR)$(MANDIR)/man1/culvert.1 $(DESTDIR)$(MANDIR)/man1/culvert-*.1 $(DESTDIR)$(MANDIR)/man5/culvert.toml.5 \
 	    $(DESTDIR)$(UNITDIR)/culvert.service $(DESTDIR)$(UNITDIR)/culvert-guard.service \
 	    $(DESTDIR)$(UNITDIR)/culvert-metrics.service $(DESTDIR)$(UNITDIR)/culvert-web.service \
 	    $(DESTDIR)$(COMPDIR)/bash-completion/completions/culvert \
-	    $(DESTDIR)$(COMPDIR)/zsh/site-functions/_culvert \
+	    $(DESTDIR)$(ZSHDIR)/_culvert \
 	    $(DESTDIR)$(COMPDIR)/fish/vendor_completions.d/culvert.fish
 	rm -rf $(DESTDIR)$(DOCDIR)
 	-rmdir $(DESTDIR)$(LIBDIR) 2>/dev/null
