@@ -84,7 +84,7 @@ test: ## every kind of check and test, with samples of the longest; CULVERT_BUDG
 cosim-record: ## the co-simulation, whole; notes the sources on which it passed
 	@scripts/cosim --record
 
-test-full: ## every check and test there is: no samples
+test-full: ## make test without samples
 	@.ci/run --full
 
 lint: ## format, clippy, docs, crate graph, audit and shell checks
