@@ -41,4 +41,7 @@ def test_hub_and_spoke(network, name):
     cooked.reach((net.server, t.THIRD4), (net.third, t.SERVER4))
     cooked.carry(net.server, net.third, t.THIRD4, "b")
     spi = net.gwa.swan.children("b")[-1]["spi-in"]
+    # As the README says which one it is.
+    ends = [(sa["src"], sa["dst"]) for sa in net.gwa.daemon.json("sa") if int(str(sa["spi"]), 16) == int(spi, 16)]
+    assert ends == [(t.WAN_B4, t.WAN_A4)]
     cooked.well(f"--from {t.SERVER4} --to {t.THIRD4} --spi 0x{spi}", protected=(*t.PROTECTED, "10.3.0.0/24"))

@@ -22,10 +22,15 @@ def test_a_recipe_is_complete(name):
     headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
     assert {"That it works", "Usual mistakes"} <= set(headings), headings
     files = {path.name for path in folder.iterdir()} - {"README.md"}
-    assert {"gwa.culvert.toml", "gwa.swanctl.conf"} <= files
+    assert "gwa.culvert.toml" in files and files & {"gwa.swanctl.conf", "gwa.ipsec.conf"}
     unnamed = [file for file in files if f"`{file}`" not in text]
     assert not unnamed, f"{unnamed} are not in the README's table"
-    copied = {words[1] for host in ("gwa", "gwb", "gwc") for words in typed(name, host) if words[0] == "cp"}
-    assert copied <= files, copied - files
+    lines = [words for host in ("gwa", "gwb", "gwc") for words in typed(name, host) if words[0] == "cp"]
+    copied = {file for words in lines for file in words[1:-1] if "/" not in file}
+    made = {file for file in copied if file.endswith(".pem")}
+    assert copied - made <= files, copied - files
+    # What is made below `Certificates` gets to where it belongs, too.
+    assert bool(made) == ("Certificates" in headings) and (not made or {"ca.pem"} < made)
+    assert not made or any(file.endswith(".key.pem") for file in made)
     assert {file for file in files if file.startswith("gwa.")} <= copied
     assert f'@recipe("{name}"' in TESTS, "no test in tests/cookbook runs it"
