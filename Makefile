@@ -115,7 +115,7 @@ interop: $(if $(CULVERT),,build) ## culvert against Linux's ESP, after make kern
 	@tests/interop/run $(if $(ONLY),--only '$(ONLY)') $(if $(KERNEL),--kernel '$(KERNEL)')
 
 # One after the other: some fill tables of Linux's that all namespaces share.
-attacks: $(if $(CULVERT),,build) ## attacks on every side of it, some ten minutes; ONLY=text SEED=number
+attacks: $(if $(CULVERT),,build) ## attacks on every side of it, some twenty minutes; ONLY=text SEED=number
 	@CULVERT='$(or $(CULVERT),$(CURDIR)/$(BINARY))' CULVERT_REQUIRE=1 $(if $(SEED),CULVERT_ATTACK_SEED=$(SEED)) \
 	    $(PYTHON) -m pytest -c tests/pytest.ini tests/attacks $(if $(ONLY),-k '$(ONLY)') --durations=5
 
