@@ -69,10 +69,20 @@ pub enum Command {
     ///
     /// Needs root, with CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON; gives up every other
     /// capability. Runs in the network namespace that it is started in. SIGTERM and SIGINT stop it
-    /// in order, SIGHUP reloads the configuration file: ports, workers and the guard follow it.
+    /// in order, SIGHUP reloads the configuration file as `culvert reload` does.
     Run(RunArgs),
-    /// Check a configuration file and say what is wrong with it, without touching anything.
-    Check(ConfigArg),
+    /// Check a configuration file and say all that is wrong with it, without touching anything.
+    ///
+    /// What this accepts, `culvert run` and `culvert reload` take on the same machine: cores, interfaces, queues and
+    /// memory are looked at, in the network namespace that it is started in. What passes by itself, such as an
+    /// interface that is not there, is a warning. The exit status is 1 if there are problems.
+    Check(CheckArgs),
+    /// Have the running daemon read its configuration file again: all of it, or nothing.
+    ///
+    /// Everything is checked first, as by `culvert check`. Where something is wrong nothing is changed, the problems are
+    /// listed, and the exit status is 1; `culvert status`, `culvert events` and `culvert metrics` tell it, too. Keys that take
+    /// effect only with a restart are named.
+    Reload(ReloadArgs),
     /// The daemon at a glance: ports, counts, warnings.
     Status(StatusArgs),
     /// Security associations, with live counters.
@@ -201,6 +211,28 @@ pub struct RunArgs {
     /// Log as JSON objects, one a line.
     #[arg(long)]
     pub log_json: bool,
+}
+
+/// Arguments of `culvert check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The configuration file (TOML).
+    #[command(flatten)]
+    pub config: ConfigArg,
+    /// Look at the file alone: for a configuration of another machine.
+    #[arg(long)]
+    pub offline: bool,
+    /// Judge by what `culvert run --unprivileged` can do.
+    #[arg(long, conflicts_with = "offline")]
+    pub unprivileged: bool,
+}
+
+/// Arguments of `culvert reload`.
+#[derive(Debug, Args)]
+pub struct ReloadArgs {
+    /// The daemon with this process id, whatever its name is: for service managers.
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<i32>,
 }
 
 /// Names a configuration file.

@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
@@ -100,7 +101,7 @@ impl Client {
     fn send(&self, request: &Request) -> Result<(UnixStream, String), ClientError> {
         let (mut stream, path) = self.connect()?;
         let mut talk = || {
-            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_read_timeout(Some(TIMEOUT.max(request.patience())))?;
             stream.set_write_timeout(Some(TIMEOUT))?;
             let mut line = serde_json::to_vec(request)?;
             line.push(b'\n');
@@ -194,13 +195,24 @@ pub fn is_running(name: &str) -> bool {
 
 /// The instances that answer.
 pub fn running() -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(paths::RUNTIME)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| is_running(name))
-        .collect();
+    let mut names: Vec<String> = instances().filter(|name| is_running(name)).collect();
     names.sort();
     names
+}
+
+/// The instance whose daemon has this process id.
+pub fn instance_of(pid: i32) -> Option<String> {
+    let is_its = |name: &String| {
+        let socket = UnixStream::connect(paths::control_socket(name));
+        // Of a socket that listens they are those of who made it.
+        let peer = socket.and_then(|socket| Ok(socket_peercred(&socket)?));
+        peer.is_ok_and(|peer| peer.pid.as_raw_nonzero().get() == pid)
+    };
+    instances().find(is_its)
+}
+
+/// The instances that have a directory.
+fn instances() -> impl Iterator<Item = String> {
+    let all = std::fs::read_dir(paths::RUNTIME).into_iter().flatten().flatten();
+    all.filter_map(|entry| entry.file_name().into_string().ok())
 }

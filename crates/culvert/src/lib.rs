@@ -42,8 +42,8 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command, GuardCommand};
 use crate::command::{
-    capture, device, docs, doctor, events, exec, extcap, flows, guard, limit, metrics, nat, show,
-    top, trace, web, why,
+    capture, check, device, docs, doctor, events, exec, extcap, flows, guard, limit, metrics, nat,
+    reload, show, top, trace, web, why,
 };
 use crate::config::Config;
 
@@ -71,20 +71,8 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
             daemon::run(args, name)?;
             String::new()
         }
-        Command::Check(args) => {
-            let config = Config::load_as(&args.config, name)?;
-            let warnings = config.warnings();
-            match json {
-                true => {
-                    serde_json::json!({ "valid": true, "name": config.name, "warnings": warnings })
-                        .to_string()
-                }
-                false => {
-                    let told = warnings.iter().map(|warning| format!("\nwarning: {warning}"));
-                    format!("{}: valid{}", args.config.display(), told.collect::<String>())
-                }
-            }
-        }
+        Command::Check(args) => return Ok(check::run(name, json, args)),
+        Command::Reload(args) => return reload::run(name, json, args),
         Command::Status(args) => show::status(name, json, args.verbose)?,
         Command::Sa(args) => show::sa(name, json, args.show_keys, args.spi)?,
         Command::Policy => show::policy(name, json)?,

@@ -5,9 +5,11 @@ mod event;
 mod flows;
 mod limit;
 mod nat;
+mod reload;
 mod why;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +18,7 @@ pub use event::{Event, Events, Gone, Occurrence, SaGone, SaIdentity};
 pub use flows::{Flow, Flows, FlowsRequest};
 pub use limit::{Limit, LimitBucket, LimitColour, LimitSet, LimitWaiting};
 pub use nat::{Nat, NatConnection, NatEnds, NatTable};
+pub use reload::{Configuration, Refusal, Reloaded};
 pub use why::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 
 /// What a command asks of the daemon.
@@ -74,6 +77,8 @@ pub enum Request {
     Flows(FlowsRequest),
     /// [`Trace`], or [`Refused`].
     Trace(TraceRequest),
+    /// [`Reloaded`].
+    Reload,
     /// [`Events`].
     Events {
         /// Those after this number, counted in the run that `run` says; of another run all.
@@ -81,6 +86,17 @@ pub enum Request {
         /// [`Events::run`].
         run: u64,
     },
+}
+
+impl Request {
+    /// How long the answer may take.
+    pub fn patience(&self) -> Duration {
+        match self {
+            // Ports are opened meanwhile.
+            Request::Reload => Duration::from_secs(60),
+            _ => Duration::from_secs(2),
+        }
+    }
 }
 
 /// What is not answered to those who only read.
@@ -146,6 +162,9 @@ pub struct Status {
     pub unprivileged: bool,
     /// The workers, by number.
     pub workers: Vec<Worker>,
+    /// The configuration file, and what has become of reloads.
+    #[serde(default)]
+    pub configuration: Configuration,
     /// What an operator should know.
     pub warnings: Vec<String>,
 }

@@ -88,6 +88,16 @@ fn text(event: &Event) -> String {
         Occurrence::PortDown { port, why } => ("port-down", format!("{port}: {why}")),
         Occurrence::DeviceUp { device } => ("device-up", device.clone()),
         Occurrence::DeviceDown { device, why } => ("device-down", format!("{device}: {why}")),
+        Occurrence::Reloaded { waits_for_restart } => (
+            "reloaded",
+            match waits_for_restart.is_empty() {
+                true => "the configuration".into(),
+                false => {
+                    format!("the configuration; {} with a restart", waits_for_restart.join(", "))
+                }
+            },
+        ),
+        Occurrence::ReloadRefused { why } => ("reload-refused", why.clone()),
         Occurrence::DropBurst { reason, packets } => {
             ("drop-burst", format!("{reason}: {packets} packets a second"))
         }

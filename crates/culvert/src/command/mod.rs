@@ -1,6 +1,7 @@
 //! One file for each group of commands.
 
 pub mod capture;
+pub mod check;
 mod collect;
 pub mod device;
 pub mod docs;
@@ -16,6 +17,7 @@ pub mod limit;
 pub mod metrics;
 pub mod nat;
 mod output;
+pub mod reload;
 pub mod show;
 pub mod top;
 pub mod trace;

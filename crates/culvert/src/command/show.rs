@@ -7,7 +7,10 @@ use outcome::DropReason;
 use serde::de::DeserializeOwned;
 
 use crate::client::{ClientError, ask, ask_json};
-use crate::report::{Drops, Policy, Port, Queue, Request, Routes, Sa, Stats, Status, Worker};
+use crate::command::events::time_text;
+use crate::report::{
+    Configuration, Drops, Policy, Port, Queue, Request, Routes, Sa, Stats, Status, Worker,
+};
 use crate::table::{brief, si, span, table};
 
 /// Asks, and prints the answer: as JSON, or as the text that `render` makes of it.
@@ -27,8 +30,9 @@ pub fn status(name: &str, json: bool, verbose: bool) -> Result<String, ClientErr
 
 /// What is asked for every day; `verbose` for the rest, too.
 fn status_text(s: Status, verbose: bool) -> String {
-    let mut rows = vec![
-        ("instance", format!("{}, up {}", s.name, span(s.uptime_s))),
+    let mut rows = vec![("instance", format!("{}, up {}", s.name, span(s.uptime_s)))];
+    rows.extend(configuration_text(&s.configuration).map(|text| ("config", text)));
+    rows.extend([
         (
             "ports",
             match s.unprivileged {
@@ -38,7 +42,7 @@ fn status_text(s: Status, verbose: bool) -> String {
         ),
         ("SAs", s.sas.to_string()),
         ("policies", s.policies.to_string()),
-    ];
+    ]);
     rows.extend(default_text(&s.default_blocks).map(|text| ("default", text)));
     if verbose {
         let (memory, buffers) = (s.memory_kib.div_ceil(1024), s.buffers_kib.div_ceil(1024));
@@ -68,6 +72,20 @@ fn status_text(s: Status, verbose: bool) -> String {
     }
     rows.extend(s.warnings.into_iter().map(|w| ("warning", w)));
     rows.iter().map(|(k, v)| format!("{k:<10} {v}")).collect::<Vec<_>>().join("\n")
+}
+
+/// What an operator has to do about the configuration file, if anything; warnings say more.
+fn configuration_text(configuration: &Configuration) -> Option<String> {
+    let waiting = configuration.waits_for_restart.len();
+    match (&configuration.refusal, waiting) {
+        (Some(refusal), _) => Some(format!(
+            "not reloaded at {} UTC, that of before counts: culvert reload says why",
+            time_text(refusal.time_ms)
+        )),
+        (None, 0) => None,
+        (None, 1) => Some("1 key waits for a restart".into()),
+        (None, keys) => Some(format!("{keys} keys wait for a restart")),
+    }
 }
 
 /// `culvert sa`.

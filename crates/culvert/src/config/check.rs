@@ -1,271 +1,322 @@
-//! Which values cannot be, and what would be right.
+//! Which values cannot be on any machine, and what would be right.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fmt;
+use std::fmt::Display;
 
 use dataplane::{Binding, Vti};
 use tracing_subscriber::EnvFilter;
 
 use super::limit::{LimitConfig, Names};
+use super::problem::Problem;
 use super::tunnel::or_any;
 use super::worker::MAX_CRYPTO_CPUS;
-use super::{AddressPrefix, Config, Cpus, Problem, VlanConfig, valid_interface, valid_name};
+use super::{AddressPrefix, Config, Cpus, VlanConfig, valid_interface, valid_name};
+use crate::daemon::Ports;
 
 /// Bytes of a buffer that a packet of the longest MTU leaves free: headers in front, Ethernet's with two tags.
 const FRAME_ROOM: u32 = 278;
 
+const INTERFACE_RULE: &str = "an interface's name has 1 to 15 characters, without '/' and spaces";
+
+/// The loopback, which is in every network namespace and is neither a port nor culvert's.
+const LOOPBACK: &str = "lo";
+
+/// The routing table into which strongSwan's charon puts its own routes (`charon.routing_table`).
+const STRONGSWAN_TABLE: u32 = 220;
+
+/// Problems as they are found.
+#[derive(Default)]
+struct Found(Vec<Problem>);
+
+impl Found {
+    /// A value that cannot be, and what would be right.
+    fn add(
+        &mut self,
+        key: impl Into<String>,
+        value: &dyn Display,
+        remedy: impl Into<Cow<'static, str>>,
+    ) {
+        self.0.push(Problem::of_value(key, value, remedy));
+    }
+
+    /// The same, with what is wrong about it.
+    fn say(
+        &mut self,
+        key: impl Into<String>,
+        value: &dyn Display,
+        wrong: &'static str,
+        remedy: impl Into<Cow<'static, str>>,
+    ) {
+        self.0.push(Problem::new(key, value, wrong, remedy));
+    }
+}
+
 impl Config {
-    /// The first value that cannot be.
-    pub(super) fn problem(&self) -> Option<Problem> {
-        let problem = |key: String, value: &dyn fmt::Display, allowed| {
-            Some(Problem { key, value: value.to_string(), allowed })
-        };
+    /// Every value that cannot be.
+    pub(super) fn problems(&self) -> Vec<Problem> {
+        let mut found = Found::default();
         if !valid_name(&self.name) {
-            return problem(
-                "name".into(),
-                &self.name,
-                "a name has 1 to 64 letters, digits, '-' and '_': it becomes a directory's",
-            );
+            let remedy =
+                "a name has 1 to 64 letters, digits, '-' and '_': it becomes a directory's";
+            found.add("name", &self.name, remedy);
         }
         if !(1024..=16_777_216).contains(&self.nat.flows) {
-            return problem("nat.flows".into(), &self.nat.flows, "between 1024 and 16777216");
+            found.add("nat.flows", &self.nat.flows, "between 1024 and 16777216");
         }
         let level = &self.log.level;
         let wrong = not_a_level(level)
             .or(EnvFilter::builder().parse(level).is_err().then_some(level.as_str()));
         if let Some(word) = wrong {
-            let allowed = "error, warn, info, debug, trace or off, or a filter such as culvert::daemon=debug,info";
-            return problem("log.level".into(), &word, allowed);
+            let remedy = "error, warn, info, debug, trace or off, or a filter such as culvert::daemon=debug,info";
+            found.add("log.level", &word, remedy);
         }
         let mut seen = HashSet::new();
-        for (i, port) in self.ports.iter().enumerate() {
-            if !valid_interface(&port.interface) {
-                return problem(
-                    format!("port[{i}].interface"),
-                    &port.interface,
-                    "an interface's name has 1 to 15 characters, without '/' and spaces",
+        self.of_ports(&mut found, &mut seen);
+        self.of_devices(&mut found, &seen);
+        self.of_private(&mut found, &seen);
+        self.of_lists(&mut found);
+        seen.insert(&self.tun.interface);
+        self.of_tunnels(&mut found, &mut seen);
+        self.of_worker(&mut found);
+        if !(1..=86_400).contains(&self.path_mtu.lifetime_s) {
+            found.add("path_mtu.lifetime_s", &self.path_mtu.lifetime_s, "1 to 86400 seconds");
+        }
+        found.0
+    }
+
+    /// Ports, by their places in the file; `seen` gets their interfaces.
+    fn of_ports<'c>(&'c self, found: &mut Found, seen: &mut HashSet<&'c str>) {
+        let most = Ports::MAX;
+        for (i, name) in self.port_order.iter().enumerate() {
+            let (key, name) = (format!("port[{i}].interface"), name.as_str());
+            if i == most {
+                found.say(
+                    &key,
+                    &name,
+                    "there are more ports than culvert takes",
+                    format!(
+                        "at most {most} ports: leave out interfaces of the protected side, whose packets go through \
+                         Linux then, slower"
+                    ),
                 );
             }
-            if !seen.insert(port.interface.as_str()) {
-                return problem(
-                    format!("port[{i}].interface"),
-                    &port.interface,
-                    "the interface is named twice; each can be one port",
-                );
+            match () {
+                () if !valid_interface(name) => found.add(key, &name, INTERFACE_RULE),
+                () if name == LOOPBACK => found.say(
+                    key,
+                    &name,
+                    "the loopback brings no packets of others",
+                    "an interface that ESP or the protected networks come by: see ip link",
+                ),
+                () if !seen.insert(name) => {
+                    let wrong = "the interface is named twice, and can be one port";
+                    found.say(key, &name, wrong, "an interface that is not another port");
+                }
+                () => {}
             }
-            if let Some(0 | 65..) = port.queues {
-                return problem(
-                    format!("port[{i}].queues"),
-                    &port.queues.unwrap_or_default(),
-                    "1 to 64 queues, or leave it out for all of them",
-                );
+        }
+        for port in &self.ports {
+            if let Some(queues @ (0 | 65..)) = port.queues {
+                let key = self.port_key(&port.interface, "queues");
+                found.add(key, &queues, "1 to 64 queues, or leave it out for all of them");
             }
         }
         for memif in &self.memifs {
-            let name = memif.interface.as_str();
-            if !valid_interface(name) || !seen.insert(name) {
-                let allowed = "1 to 15 characters, without '/' and spaces, and not another port";
-                return problem("port.interface".into(), &name, allowed);
+            let key = |key: &str| self.port_key(&memif.interface, key);
+            if memif.mtu > self.worker.frame_bytes.saturating_sub(FRAME_ROOM) {
+                let remedy = "at most 1770 with worker.frame_bytes = 2048, 3818 with 4096";
+                found.add(key("mtu"), &memif.mtu, remedy);
             }
-            if memif.mtu > self.worker.frame_bytes - FRAME_ROOM {
-                let key = format!("port.mtu of {name}");
-                let allowed = "at most 1770 with worker.frame_bytes = 2048, 3818 with 4096";
-                return problem(key, &memif.mtu, allowed);
-            }
-            if self.memifs.iter().filter(|other| other.socket == memif.socket).count() > 1 {
-                let allowed = "a socket of its own for each port";
-                return problem(format!("port.socket of {name}"), &memif.socket.display(), allowed);
+            let at_it = self.memifs.iter().filter(|other| other.socket == memif.socket);
+            if at_it.count() > 1 {
+                found.add(
+                    key("socket"),
+                    &memif.socket.display(),
+                    "a socket of its own for each port",
+                );
             }
         }
+    }
+
+    fn of_devices(&self, found: &mut Found, ports: &HashSet<&str>) {
         for (name, device) in &self.devices {
+            let key = |key: &str| format!("device.{name}.{key}");
             if !valid_name(name) {
-                let allowed = "a device's name has 1 to 64 letters, digits, '-' and '_'";
-                return problem(format!("device.{name}"), name, allowed);
+                let remedy = "a device's name has 1 to 64 letters, digits, '-' and '_'";
+                found.add(format!("device.{name}"), name, remedy);
             }
-            if let Some((key, value, allowed)) = device.problem() {
-                return problem(format!("device.{name}.{key}"), &value, allowed);
+            if let Some((wrong, value, remedy)) = device.problem() {
+                found.add(key(wrong), &value, remedy);
             }
-            if !seen.contains(device.port.as_str()) {
-                let allowed = "the interface of one of the ports ([[port]])";
-                return problem(format!("device.{name}.port"), &device.port, allowed);
+            if !ports.contains(device.port.as_str()) {
+                let remedy = "the interface of one of the ports ([[port]])";
+                found.add(key("port"), &device.port, remedy);
             }
             if !(100..=3_600_000).contains(&device.interval_ms) {
-                let key = format!("device.{name}.interval_ms");
-                return problem(key, &device.interval_ms, "100 to 3600000 milliseconds");
+                let remedy = "100 to 3600000 milliseconds";
+                found.add(key("interval_ms"), &device.interval_ms, remedy);
             }
             if self.devices.values().filter(|other| other.port == device.port).count() > 1 {
-                let allowed = "a port of its own: SAs name devices by their ports";
-                return problem(format!("device.{name}.port"), &device.port, allowed);
+                let remedy = "a port of its own: SAs name devices by their ports";
+                found.add(key("port"), &device.port, remedy);
             }
         }
-        if !valid_interface(&self.tun.interface) || seen.contains(self.tun.interface.as_str()) {
-            return problem(
-                "tun.interface".into(),
-                &self.tun.interface,
-                "1 to 15 characters, without '/' and spaces, and not one of the ports",
+    }
+
+    /// `[tun]`.
+    fn of_private(&self, found: &mut Found, ports: &HashSet<&str>) {
+        let tun = &self.tun;
+        let name = tun.interface.as_str();
+        if !valid_interface(name) || name == LOOPBACK || ports.contains(name) {
+            found.add(
+                "tun.interface",
+                &name,
+                "1 to 15 characters, without '/' and spaces, and neither lo nor one of the ports",
             );
         }
-        if self.tun.judged_mark == 0 || self.tun.judged_mark & self.tun.mark != 0 {
-            return problem(
-                "tun.judged_mark".into(),
-                &format!("{:#x}", self.tun.judged_mark),
-                "1 to 0xffffffff, without bits of tun.mark",
-            );
+        if tun.judged_mark == 0 || tun.judged_mark & tun.mark != 0 {
+            let remedy = "1 to 0xffffffff, without bits of tun.mark";
+            found.add("tun.judged_mark", &format!("{:#x}", tun.judged_mark), remedy);
         }
-        for (i, rule) in self.marks.iter().enumerate() {
-            let names = |prefix: &Option<AddressPrefix>| prefix.map(|p| p.0.addr.is_ipv4());
-            if rule.mark == 0 {
-                let allowed = "1 to 4294967295; packets that no entry matches have none";
-                return problem(format!("mark[{i}].mark"), &rule.mark, allowed);
+        if !(1280..=9000).contains(&tun.mtu) {
+            found.add("tun.mtu", &tun.mtu, "between 1280 and 9000");
+        }
+        let tables = [("tun.table", tun.table), ("tun.marked_table", tun.marked_table)];
+        for (key, table) in tables {
+            if table == STRONGSWAN_TABLE {
+                found.say(
+                    key,
+                    &table,
+                    "that is strongSwan's own table (charon.routing_table)",
+                    "a table of culvert's own: 218, 219, or another that nobody has",
+                );
+            } else if table == 0 || (253..=255).contains(&table) {
+                let remedy =
+                    "a table of culvert's own: not 0, and not 253 to 255, which are Linux's";
+                found.add(key, &table, remedy);
             }
-            if let Some(name) = rule.interface.as_ref().filter(|name| !valid_interface(name)) {
-                let allowed = "an interface's name has 1 to 15 characters, without '/' and spaces";
-                return problem(format!("mark[{i}].interface"), name, allowed);
-            }
-            if let (Some(src), Some(dst)) = (names(&rule.src), names(&rule.dst))
-                && src != dst
-            {
-                let allowed = "of the family of src, or the entry matches nothing";
-                let dst = rule.dst.map_or(String::new(), |p| p.0.addr.to_string());
-                return problem(format!("mark[{i}].dst"), &dst, allowed);
-            }
         }
-        if let Some((key, value, allowed)) = self.security.problem() {
-            return problem(key.into(), &value, allowed);
+        if tun.marked_table == tun.table {
+            let remedy = "a table of culvert's own, and not tun.table";
+            found.add("tun.marked_table", &tun.marked_table, remedy);
         }
-        if let Some((at, key, value, allowed)) = VlanConfig::problem(&self.vlans, valid_interface) {
-            return problem(format!("vlan[{at}].{key}"), &value, allowed);
-        }
-        if let Some((at, key, value, allowed)) = super::gtpu::problem(&self.gtpu, &self.memifs) {
-            return problem(format!("gtpu[{at}].{key}"), &value, allowed);
-        }
-        if let Some((at, key, value, allowed)) = super::iptfs::problem(&self.iptfs) {
-            return problem(format!("iptfs[{at}].{key}"), &value, allowed);
-        }
-        if let Some(problem) = self.limit_problem(&self.limits) {
-            return Some(problem);
-        }
-        if let Some((at, key, value, allowed)) = super::srv6::problem(&self.sids, valid_interface) {
-            return problem(format!("sid[{at}].{key}"), &value, allowed);
-        }
-        if let Some((at, name)) = self.srv6.wrong_name(valid_interface) {
-            let allowed = "an interface's name has 1 to 15 characters, without '/' and spaces";
-            return problem(format!("srv6.domain[{at}]"), name, allowed);
-        }
-        seen.insert(&self.tun.interface);
-        if let Some(problem) = self.tunnel_problem(&mut seen) {
-            return Some(problem);
-        }
-        if !(1280..=9000).contains(&self.tun.mtu) {
-            return problem("tun.mtu".into(), &self.tun.mtu, "between 1280 and 9000");
-        }
-        let is_linux_s = |table: u32| table == 0 || (253..=255).contains(&table);
-        if is_linux_s(self.tun.table) {
-            return problem(
-                "tun.table".into(),
-                &self.tun.table,
-                "a table of culvert's own: not 0, and not 253 to 255, which are Linux's",
-            );
-        }
-        if is_linux_s(self.tun.marked_table) || self.tun.marked_table == self.tun.table {
-            return problem(
-                "tun.marked_table".into(),
-                &self.tun.marked_table,
-                "a table of culvert's own: not 0, not 253 to 255, and not tun.table",
-            );
-        }
-        if !(2..219).contains(&self.tun.rule_preference) {
-            return problem(
-                "tun.rule_preference".into(),
-                &self.tun.rule_preference,
+        if !(2..219).contains(&tun.rule_preference) {
+            found.add(
+                "tun.rule_preference",
+                &tun.rule_preference,
                 "2 to 218: it and the one after it must come before strongSwan's rule 220",
             );
         }
-        if !(1024..=1 << 20).contains(&self.worker.flows) {
-            return problem("worker.flows".into(), &self.worker.flows, "1024 to 1048576");
+    }
+
+    /// Lists whose entries have rules of their own.
+    fn of_lists(&self, found: &mut Found) {
+        for (i, rule) in self.marks.iter().enumerate() {
+            let is_v4 = |prefix: &Option<AddressPrefix>| prefix.map(|p| p.0.addr.is_ipv4());
+            if rule.mark == 0 {
+                let remedy = "1 to 4294967295; packets that no entry matches have none";
+                found.add(format!("mark[{i}].mark"), &rule.mark, remedy);
+            }
+            if let Some(name) = rule.interface.as_ref().filter(|name| !valid_interface(name)) {
+                found.add(format!("mark[{i}].interface"), name, INTERFACE_RULE);
+            }
+            if let (Some(src), Some(dst)) = (is_v4(&rule.src), is_v4(&rule.dst))
+                && src != dst
+            {
+                let remedy = "of the family of src, or the entry matches nothing";
+                let dst = rule.dst.map_or(String::new(), |p| p.0.addr.to_string());
+                found.add(format!("mark[{i}].dst"), &dst, remedy);
+            }
         }
-        if self.worker.cpu.is_some() && self.worker.cpus.is_some() {
-            return problem(
-                "worker.cpu".into(),
-                &self.worker.cpu.unwrap_or_default(),
-                "leave it out where worker.cpus is",
-            );
+        if let Some((key, value, remedy)) = self.security.problem() {
+            found.add(key, &value, remedy);
         }
-        let cpus = self.worker.cpus();
+        for (at, key, value, remedy) in VlanConfig::problems(&self.vlans, valid_interface) {
+            found.add(format!("vlan[{at}].{key}"), &value, remedy);
+        }
+        for (at, key, value, remedy) in super::gtpu::problems(&self.gtpu, &self.memifs) {
+            found.add(format!("gtpu[{at}].{key}"), &value, remedy);
+        }
+        for (at, key, value, remedy) in super::iptfs::problems(&self.iptfs) {
+            found.add(format!("iptfs[{at}].{key}"), &value, remedy);
+        }
+        found.0.extend(self.limit_problems(&self.limits));
+        for (at, key, value, remedy) in super::srv6::problems(&self.sids, valid_interface) {
+            found.add(format!("sid[{at}].{key}"), &value, remedy);
+        }
+        if let Some((at, name)) = self.srv6.wrong_name(valid_interface) {
+            found.add(format!("srv6.domain[{at}]"), name, INTERFACE_RULE);
+        }
+    }
+
+    fn of_worker(&self, found: &mut Found) {
+        let worker = &self.worker;
+        if !(1024..=1 << 20).contains(&worker.flows) {
+            found.add("worker.flows", &worker.flows, "1024 to 1048576");
+        }
+        if let (Some(cpu), Some(_)) = (worker.cpu, &worker.cpus) {
+            found.add("worker.cpu", &cpu, "leave it out where worker.cpus is");
+        }
+        let cpus = worker.cpus();
         if let Some(cpus) = &cpus
             && !(1..=Cpus::MOST).contains(&cpus.count())
         {
             const { assert!(Cpus::MOST == 64) };
-            return problem(
-                "worker.cpus".into(),
-                &cpus.count(),
-                "1 to 64 workers: a number, or a list of so many cores",
-            );
+            let remedy = "1 to 64 workers: a number, or a list of so many cores";
+            found.add("worker.cpus", &cpus.count(), remedy);
         }
-        let crypto = &self.worker.crypto_cpus;
+        let crypto = &worker.crypto_cpus;
         if crypto.len() > MAX_CRYPTO_CPUS {
-            return problem("worker.crypto_cpus".into(), &crypto.len(), "at most 32 cores");
+            found.add("worker.crypto_cpus", &crypto.len(), "at most 32 cores");
         }
         let taken: &[usize] = match &cpus {
             Some(Cpus::Cores(cores)) => cores,
             _ => &[],
         };
-        let is_taken = |(n, cpu): (usize, &usize)| {
-            taken.contains(cpu) || crypto.iter().take(n).any(|other| other == cpu)
+        let is_taken = |(n, cpu): &(usize, &usize)| {
+            taken.contains(cpu) || crypto.iter().take(*n).any(|other| other == *cpu)
         };
-        if let Some(n) = crypto.iter().enumerate().position(is_taken) {
-            let allowed = "cores that differ from one another and from those of worker.cpus";
-            return problem("worker.crypto_cpus".into(), &crypto.get(n).unwrap_or(&0), allowed);
+        if let Some((_, cpu)) = crypto.iter().enumerate().find(is_taken) {
+            let remedy = "cores that differ from one another and from those of worker.cpus";
+            found.add("worker.crypto_cpus", cpu, remedy);
         }
-        if !(1..=86_400).contains(&self.path_mtu.lifetime_s) {
-            return problem(
-                "path_mtu.lifetime_s".into(),
-                &self.path_mtu.lifetime_s,
-                "1 to 86400 seconds",
-            );
+        if ![2048, 4096].contains(&worker.frame_bytes) {
+            found.add("worker.frame_bytes", &worker.frame_bytes, "2048 or 4096");
         }
-        if ![2048, 4096].contains(&self.worker.frame_bytes) {
-            return problem("worker.frame_bytes".into(), &self.worker.frame_bytes, "2048 or 4096");
+        if !(1024..=1_048_576).contains(&worker.frames) || !worker.frames.is_power_of_two() {
+            let remedy = "a power of two from 1024 to 1048576";
+            found.add("worker.frames", &worker.frames, remedy);
         }
-        if !(1024..=1_048_576).contains(&self.worker.frames)
-            || !self.worker.frames.is_power_of_two()
-        {
-            return problem(
-                "worker.frames".into(),
-                &self.worker.frames,
-                "a power of two from 1024 to 1048576",
-            );
-        }
-        None
     }
 
-    /// The first value of these limits that cannot be.
-    pub fn limit_problem(&self, entries: &[LimitConfig]) -> Option<Problem> {
+    /// Every value of these limits that cannot be.
+    pub fn limit_problems(&self, entries: &[LimitConfig]) -> impl Iterator<Item = Problem> {
         let names = Names { is_name: valid_name, is_interface: valid_interface };
-        let (at, key, value, allowed) = super::limit::problem(entries, self.tun.mtu, names)?;
-        Some(Problem { key: format!("limit[{at}].{key}"), value, allowed })
+        let found = super::limit::problems(entries, self.tun.mtu, names);
+        found.into_iter().map(|(at, key, value, remedy)| {
+            Problem::of_value(format!("limit[{at}].{key}"), &value, remedy)
+        })
     }
 
-    /// The first value of tunnel interfaces that cannot be; `seen` are other interfaces.
-    fn tunnel_problem<'c>(&'c self, seen: &mut HashSet<&'c str>) -> Option<Problem> {
+    /// Tunnel interfaces; `seen` are other interfaces.
+    fn of_tunnels<'c>(&'c self, found: &mut Found, seen: &mut HashSet<&'c str>) {
         if self.tunnels.len() > crate::daemon::MAX_TUNNELS {
             const { assert!(crate::daemon::MAX_TUNNELS == 64) };
-            let value = self.tunnels.len().to_string();
-            return Some(Problem { key: "tunnel".into(), value, allowed: "at most 64 of them" });
+            found.add("tunnel", &self.tunnels.len(), "at most 64 of them");
         }
         let mut bindings = HashSet::new();
         for (i, tunnel) in self.tunnels.iter().enumerate() {
-            let problem = |key: &str, value: String, allowed| {
-                Some(Problem { key: format!("tunnel[{i}].{key}"), value, allowed })
-            };
+            let key = |key: &str| format!("tunnel[{i}].{key}");
             let name = tunnel.interface.as_str();
-            if !valid_interface(name) || !seen.insert(name) {
-                let allowed = "1 to 15 characters, without '/' and spaces, and not a port, the \
-                               private interface or another tunnel interface";
-                return problem("interface", name.into(), allowed);
+            if !valid_interface(name) || name == LOOPBACK || !seen.insert(name) {
+                let remedy = "1 to 15 characters, without '/' and spaces, and not lo, a port, the \
+                              private interface or another tunnel interface";
+                found.add(key("interface"), &name, remedy);
             }
-            if let Some((key, value, allowed)) = tunnel.problem() {
-                return problem(key, value, allowed);
+            if let Some((wrong, value, remedy)) = tunnel.problem() {
+                found.add(key(wrong), &value, remedy);
+                continue;
             }
             let binding = match tunnel.binding() {
                 // What arrives tells its ends alone.
@@ -273,15 +324,15 @@ impl Config {
                 binding @ Binding::IfId(_) => binding,
             };
             if !bindings.insert(binding) {
-                let (ends, ids) =
-                    ("other ends for each interface", "another one for each interface");
-                return match tunnel.if_id {
-                    0 => problem("remote", or_any(tunnel.remote), ends),
-                    id => problem("if_id", id.to_string(), ids),
-                };
+                match tunnel.if_id {
+                    0 => {
+                        let remote = or_any(tunnel.remote);
+                        found.add(key("remote"), &remote, "other ends for each interface");
+                    }
+                    id => found.add(key("if_id"), &id, "another one for each interface"),
+                }
             }
         }
-        None
     }
 }
 
@@ -305,7 +356,7 @@ mod tests {
             |(n, lines): (usize, &&str)| format!("[[tunnel]]\ninterface = \"t{n}\"\n{lines}\n");
         let text: String = tunnels.iter().enumerate().map(lines).collect();
         let config: Config = toml::from_str(&text).expect("known keys");
-        config.problem().map(|problem| problem.key)
+        config.problems().into_iter().next().map(|problem| problem.key)
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Station {
         let text = String::deserialize(deserializer)?;
         let allowed = "six bytes such as \"02:00:00:00:00:01\", of one station";
         mac(&text).map(Station).ok_or_else(|| {
-            serde::de::Error::custom(format!("`{text}` is no Ethernet address; {allowed}"))
+            serde::de::Error::custom(format!("{text:?} is no Ethernet address; write {allowed}"))
         })
     }
 }
@@ -80,7 +80,7 @@ impl<'de> Deserialize<'de> for Teids {
         let text = String::deserialize(deserializer)?;
         teids(&text).map(Teids).ok_or_else(|| {
             serde::de::Error::custom(format!(
-                "`{text}` is no range of TEIDs; write for instance \"0x1000-0x1fff\", or one TEID"
+                "{text:?} is no range of TEIDs; write for instance \"0x1000-0x1fff\", or one TEID"
             ))
         })
     }
@@ -119,9 +119,12 @@ impl GtpuConfig {
 /// A value that cannot be: its entry, its key, itself, and what is allowed.
 pub(super) type Wrong = (usize, &'static str, String, &'static str);
 
-/// The first value of the entries that cannot be.
-pub(super) fn problem(entries: &[GtpuConfig], memifs: &[MemifConfig]) -> Option<Wrong> {
-    entries.iter().enumerate().find_map(|(at, entry)| {
+/// Of each entry the first value that cannot be.
+pub(super) fn problems(
+    entries: &[GtpuConfig],
+    memifs: &[MemifConfig],
+) -> impl Iterator<Item = Wrong> {
+    entries.iter().enumerate().filter_map(move |(at, entry)| {
         let (key, value, allowed) = one(entry, entries.get(..at)?, memifs)?;
         Some((at, key, value, allowed))
     })

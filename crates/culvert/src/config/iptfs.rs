@@ -92,18 +92,16 @@ impl IptfsConfig {
     }
 }
 
-/// The first value that cannot be.
-pub(super) fn problem(entries: &[IptfsConfig]) -> Option<Wrong> {
-    for (at, entry) in entries.iter().enumerate() {
+/// Of each entry the first value that cannot be.
+pub(super) fn problems(entries: &[IptfsConfig]) -> impl Iterator<Item = Wrong> {
+    entries.iter().enumerate().filter_map(|(at, entry)| {
         if let Some((key, value, allowed)) = entry.problem() {
             return Some((at, key, value, allowed));
         }
-        if entries.iter().take(at).any(|before| before.if_id == entry.if_id) {
-            let text = entry.if_id.map_or_else(|| "all".to_owned(), |id| id.to_string());
-            return Some((at, "if_id", text, "an if_id that no other entry has"));
-        }
-    }
-    None
+        let is_second = entries.iter().take(at).any(|before| before.if_id == entry.if_id);
+        let text = entry.if_id.map_or_else(|| "all".to_owned(), |id| id.to_string());
+        is_second.then_some((at, "if_id", text, "an if_id that no other entry has"))
+    })
 }
 
 /// 400 Gbit/s.
@@ -195,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_named() {
-        let wrong = |text: &str| problem(&parse(text)).map(|(at, key, ..)| (at, key));
+        let wrong = |text: &str| problems(&parse(text)).next().map(|(at, key, ..)| (at, key));
         assert_eq!(wrong("[[iptfs]]\nrate_kbit_s = 5\n"), None);
         assert_eq!(wrong("[[iptfs]]\nrate_kbit_s = 0\n"), Some((0, "rate_kbit_s")));
         for (line, key) in [

@@ -367,57 +367,74 @@ pub(super) struct Names {
 /// A value that cannot be: its entry, its key, itself, and what is allowed.
 pub(super) type Wrong = (usize, &'static str, String, &'static str);
 
-/// The first value of the entries that cannot be; `mtu` is the length of the longest packet.
-pub(super) fn problem(entries: &[LimitConfig], mtu: u32, names: Names) -> Option<Wrong> {
+/// Of each entry the first value that cannot be, and where these are right what does not fit between entries; `mtu` is
+/// the length of the longest packet.
+pub(super) fn problems(entries: &[LimitConfig], mtu: u32, names: Names) -> Vec<Wrong> {
     let mut places: HashMap<&str, usize> = HashMap::new();
-    let mut parents: Vec<bool> = vec![false; entries.len()];
+    let mut found = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
         if let Some((key, value, allowed)) = entry.problem(mtu, names) {
-            return Some((at, key, value, allowed));
-        }
-        if places.insert(&entry.name, at).is_some() {
-            return Some((at, "name", entry.name.clone(), "another name for each limit"));
+            found.push((at, key, value, allowed));
+        } else if places.insert(&entry.name, at).is_some() {
+            found.push((at, "name", entry.name.clone(), "another name for each limit"));
         }
     }
-    for (at, entry) in entries.iter().enumerate() {
-        let Some(parent) = &entry.parent else { continue };
-        let wrong = |allowed| Some((at, "parent", parent.clone(), allowed));
-        let mut above = Some(parent);
-        for _ in 1..MAX_LEVELS {
-            let Some(name) = above else { break };
-            let Some(place) = places.get(name.as_str()) else {
-                return wrong("the name of another [[limit]]");
-            };
-            if *place == at {
-                return wrong("a limit that is not below this one: the hierarchy has no loops");
-            }
-            let other = entries.get(*place)?;
-            if other.mode == Mode::Shape {
-                return wrong(
-                    "a limit that polices: packets wait at the limit that they are under alone",
-                );
-            }
-            if other.each.is_some() {
-                return wrong("a limit without each: a parent has its buckets for all below it");
-            }
-            if other.by != entry.by {
-                let value =
-                    format!("{} in {}, {} in {}", entry.by, entry.name, other.by, other.name);
-                return Some((at, "by", value, "the same in a limit and all above it"));
-            }
-            *parents.get_mut(*place)? = true;
-            above = other.parent.as_ref();
-        }
-        if above.is_some() {
-            return wrong("at most 4 limits one above the other, without loops");
-        }
+    if !found.is_empty() {
+        return found;
+    }
+    let mut parents: Vec<bool> = vec![false; entries.len()];
+    for at in 0..entries.len() {
+        found.extend(of_parents(entries, at, &places, &mut parents));
     }
     let idle = entries
         .iter()
         .zip(parents)
-        .position(|(e, is_parent)| !e.is_about_packets() && !is_parent)?;
+        .enumerate()
+        .filter(|(_, (entry, is_parent))| !entry.is_about_packets() && !is_parent);
     let allowed = "true; or say which packets (src, dst, if_id, ...), or name it as a parent";
-    Some((idle, "all", "false".into(), allowed))
+    found.extend(idle.map(|(at, _)| (at, "all", "false".to_owned(), allowed)));
+    found
+}
+
+/// What cannot be of an entry's parents; those that are some are marked.
+fn of_parents(
+    entries: &[LimitConfig],
+    at: usize,
+    places: &HashMap<&str, usize>,
+    parents: &mut [bool],
+) -> Option<Wrong> {
+    let entry = entries.get(at)?;
+    let parent = entry.parent.as_ref()?;
+    let wrong = |allowed| Some((at, "parent", parent.clone(), allowed));
+    let mut above = Some(parent);
+    for _ in 1..MAX_LEVELS {
+        let Some(name) = above else { break };
+        let Some(place) = places.get(name.as_str()) else {
+            return wrong("the name of another [[limit]]");
+        };
+        if *place == at {
+            return wrong("a limit that is not below this one: the hierarchy has no loops");
+        }
+        let other = entries.get(*place)?;
+        if other.mode == Mode::Shape {
+            return wrong(
+                "a limit that polices: packets wait at the limit that they are under alone",
+            );
+        }
+        if other.each.is_some() {
+            return wrong("a limit without each: a parent has its buckets for all below it");
+        }
+        if other.by != entry.by {
+            let value = format!("{} in {}, {} in {}", entry.by, entry.name, other.by, other.name);
+            return Some((at, "by", value, "the same in a limit and all above it"));
+        }
+        *parents.get_mut(*place)? = true;
+        above = other.parent.as_ref();
+    }
+    match above {
+        Some(_) => wrong("at most 4 limits one above the other, without loops"),
+        None => None,
+    }
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl<'de> Deserialize<'de> for Action {
             },
         };
         treatment.map(Action).ok_or_else(|| {
-            let allowed = "\"pass\", \"drop\", or the DSCP that such packets get: 0 to 63, or a \
+            let allowed = "this is no action; write \"pass\", \"drop\", or the DSCP that such packets get: 0 to 63, or a \
                            class such as \"AF12\"";
             serde::de::Error::custom(allowed)
         })

@@ -65,12 +65,12 @@ impl<'de> Deserialize<'de> for Dscp {
             Number(u64),
             Class(String),
         }
-        let dscp = match Written::deserialize(deserializer)? {
-            Written::Number(number @ 0..=63) => Some(Dscp(number as u8)),
-            Written::Number(_) => None,
-            Written::Class(name) => Dscp::of_class(&name),
+        let dscp = match Written::deserialize(deserializer).ok() {
+            Some(Written::Number(number @ 0..=63)) => Some(Dscp(number as u8)),
+            Some(Written::Class(name)) => Dscp::of_class(&name),
+            Some(Written::Number(_)) | None => None,
         };
-        let wrong = || format!("not a DSCP; write {}", Dscp::ALLOWED);
+        let wrong = || format!("this is not a DSCP; write {}", Dscp::ALLOWED);
         dscp.ok_or_else(|| serde::de::Error::custom(wrong()))
     }
 }

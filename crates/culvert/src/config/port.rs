@@ -90,6 +90,11 @@ pub(super) enum Port {
 type Wrong = (&'static str, String, &'static str);
 
 impl PortSection {
+    /// Its interface.
+    pub(super) fn interface(&self) -> &str {
+        &self.interface
+    }
+
     /// The port, by its kind.
     pub(super) fn into_kind(self) -> Result<Port, Wrong> {
         match self.kind {
@@ -107,7 +112,7 @@ impl PortSection {
                 ];
                 if let Some((key, _)) = given.iter().find(|(_, is_given)| *is_given) {
                     let allowed = "leave it out, or say kind = \"memif\": an interface of Linux's has no such key";
-                    return Err((key, "...".into(), allowed));
+                    return Err((key, String::new(), allowed));
                 }
                 let kind = match self.kind {
                     Kind::Packet => Sockets::Packet,
@@ -116,7 +121,7 @@ impl PortSection {
                 };
                 if kind == Sockets::Packet && self.mode.is_some() {
                     let allowed = "leave it out: no XDP program is attached to a packet port";
-                    return Err(("mode", "...".into(), allowed));
+                    return Err(("mode", String::new(), allowed));
                 }
                 let PortSection { interface, mode, queues, .. } = self;
                 let mode = mode.unwrap_or_default();
@@ -125,7 +130,7 @@ impl PortSection {
             Kind::Memif => {
                 if self.mode.is_some() {
                     let allowed = "leave it out: no XDP program is attached to a memif port";
-                    return Err(("mode", "...".into(), allowed));
+                    return Err(("mode", String::new(), allowed));
                 }
                 let Some(socket) = self.socket else {
                     let allowed = "the path of the socket at which both programs meet";

@@ -72,7 +72,11 @@ pub struct SidText {
 impl<'de> Deserialize<'de> for SidText {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        text.parse().map_err(|wrong| serde::de::Error::custom(format!("`{text}`: {wrong}")))
+        let wrong = |wrong| {
+            let example = "write it as iproute2 does, such as \"End.DT4 vrftable 100\"";
+            serde::de::Error::custom(format!("{wrong}; {example}"))
+        };
+        text.parse().map_err(wrong)
     }
 }
 
@@ -187,11 +191,11 @@ fn action(name: &str) -> Option<(SidAction, bool)> {
 }
 
 /// What is wrong with the list, `is_interface` says which names an interface may have: which entry, key and value, and what is allowed.
-pub(super) fn problem(
+pub(super) fn problems(
     sids: &[SidConfig],
-    is_interface: impl Fn(&str) -> bool,
-) -> Option<(usize, &'static str, String, &'static str)> {
-    sids.iter().enumerate().find_map(|(at, sid)| {
+    is_interface: fn(&str) -> bool,
+) -> impl Iterator<Item = (usize, &'static str, String, &'static str)> {
+    sids.iter().enumerate().filter_map(move |(at, sid)| {
         let addr = sid.prefix.0.addr;
         let is_wrong = match addr {
             IpAddr::V4(_) => true,

@@ -9,16 +9,16 @@ use super::marks::Dscp;
 #[serde(deny_unknown_fields, default)]
 pub struct TunnelHeadersConfig {
     /// DF of outer IPv4 headers.
-    df: Df,
+    pub(super) df: Df,
     /// DSCP of outer headers.
-    dscp: OuterDscp,
+    pub(super) dscp: OuterDscp,
     /// What congestion marks of outer headers become.
-    ecn: Ecn,
+    pub(super) ecn: Ecn,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Df {
+pub(super) enum Df {
     #[default]
     Copy,
     Set,
@@ -27,7 +27,7 @@ enum Df {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Ecn {
+pub(super) enum Ecn {
     #[default]
     Rfc6040,
     Linux,
@@ -35,7 +35,7 @@ enum Ecn {
 
 /// `"copy"`, or a code point as [`Dscp`] has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum OuterDscp {
+pub(super) enum OuterDscp {
     #[default]
     Copy,
     Value(Dscp),
@@ -109,7 +109,7 @@ mod tests {
             ("df = \"keep\"", ["copy", "clear"]),
             ("dscp = 64", ["0 to 63", "\"copy\""]),
             ("dscp = \"XX\"", ["AF43", "\"copy\""]),
-            ("ecn = false", ["line 2", "ecn"]),
+            ("ecn = false", ["toml:2:", "ecn"]),
             ("ttl = 1", ["ttl", "dscp"]),
         ] {
             let error = parse(lines).unwrap_err();

@@ -24,12 +24,12 @@ pub struct VlanConfig {
 }
 
 impl VlanConfig {
-    /// The first value of all entries that cannot be: the entry's number, the key, the value, what is allowed.
-    pub(super) fn problem(
+    /// Of each entry the first value that cannot be: the entry's number, the key, the value, what is allowed.
+    pub(super) fn problems(
         all: &[VlanConfig],
         is_interface: fn(&str) -> bool,
-    ) -> Option<(usize, &'static str, &str, &'static str)> {
-        all.iter().enumerate().find_map(|(at, vlan)| {
+    ) -> impl Iterator<Item = (usize, &'static str, &str, &'static str)> {
+        all.iter().enumerate().filter_map(move |(at, vlan)| {
             let name = vlan.interface.as_str();
             let is_named_before = all.iter().take(at).any(|other| other.interface == name);
             let says_nothing = vlan.dscp_to_pcp.is_none() && vlan.pcp_to_dscp.is_none();
@@ -76,7 +76,7 @@ struct Pcp(u8);
 impl<'de> Deserialize<'de> for Pcp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let written = u8::deserialize(deserializer).ok().filter(|pcp| *pcp <= MAX_PCP);
-        let wrong = || D::Error::custom(format!("a priority (PCP) is 0 to {MAX_PCP}"));
+        let wrong = || D::Error::custom(format!("this is no priority (PCP); write 0 to {MAX_PCP}"));
         written.map(Pcp).ok_or_else(wrong)
     }
 }
@@ -96,7 +96,9 @@ fn priorities<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Prior
                 Entry::Vacant(place) => place.insert((pcp, key)),
                 Entry::Occupied(place) => {
                     let (_, other) = place.get();
-                    let twice = format!("DSCP {dscp} is named twice, by {other:?} and {key:?}");
+                    let twice = format!(
+                        "DSCP {dscp} is named twice, by {other:?} and {key:?}; once is right"
+                    );
                     return Err(D::Error::custom(twice));
                 }
             };
@@ -114,7 +116,7 @@ fn code_points<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Code
         // As it is written alone: "05" would be 5 a second time.
         let place = all.iter_mut().enumerate().find(|(pcp, _)| pcp.to_string() == key);
         let Some((_, place)) = place else {
-            let wrong = format!("{key:?}: a priority (PCP) is 0 to {MAX_PCP}");
+            let wrong = format!("{key:?} is no priority (PCP); write 0 to {MAX_PCP}");
             return Err(D::Error::custom(wrong));
         };
         *place = Some(dscp.0);
@@ -132,7 +134,7 @@ fn code_points_of(key: &str) -> Result<std::ops::RangeInclusive<u8>, String> {
     match one(first).zip(one(last)) {
         Some((first, last)) if first <= last => Ok(first..=last),
         _ => Err(format!(
-            "{key:?} is not a DSCP: write {}, 8-15 for several, or {DEFAULT}",
+            "{key:?} is not a DSCP; write {}, 8-15 for several, or {DEFAULT}",
             Dscp::ALLOWED
         )),
     }
@@ -188,7 +190,7 @@ mod tests {
     #[test]
     fn what_is_no_table_is_refused() {
         for (keys, named) in [
-            ("dscp_to_pcp = { ef = 8 }", &["line 3", "ef = 8", "0 to 7"][..]),
+            ("dscp_to_pcp = { ef = 8 }", &["toml:3:", "ef = 8", "0 to 7"][..]),
             ("dscp_to_pcp = { ef = -1 }", &["ef = -1", "0 to 7"]),
             ("dscp_to_pcp = { default = 9 }", &["default = 9", "0 to 7"]),
             ("dscp_to_pcp = { 64 = 1 }", &["\"64\" is not a DSCP", "0 to 63", "AF43", "8-15"]),
@@ -196,14 +198,17 @@ mod tests {
             ("dscp_to_pcp = { 15-8 = 1 }", &["\"15-8\" is not a DSCP"]),
             ("dscp_to_pcp = { ef = 5, 40-47 = 4 }", &["DSCP 46", "twice", "\"40-47\" and \"ef\""]),
             ("dscp_to_pcp = { cs1 = 1, CS1 = 2 }", &["DSCP 8", "twice"]),
-            ("dscp_to_pcp = { ef = \"5\" }", &["line 3", "0 to 7"]),
-            ("dscp_to_pcp = 5", &["line 3", "a map"]),
+            ("dscp_to_pcp = { ef = \"5\" }", &["toml:3:", "0 to 7"]),
+            ("dscp_to_pcp = 5", &["toml:3:", "a table"]),
             ("pcp_to_dscp = { 8 = \"ef\" }", &["\"8\"", "0 to 7"]),
             ("pcp_to_dscp = { 05 = \"ef\" }", &["\"05\"", "0 to 7"]),
             ("pcp_to_dscp = { 5 = \"gold\" }", &["not a DSCP", "AF43"]),
             ("pcp_to_dscp = { 5 = 64 }", &["not a DSCP", "0 to 63"]),
             ("", &["vlan[0].interface", "dscp_to_pcp"]),
-            ("dscp-to-pcp = { ef = 5 }", &["unknown field `dscp-to-pcp`", "dscp_to_pcp"]),
+            (
+                "dscp-to-pcp = { ef = 5 }",
+                &["unknown key \"dscp-to-pcp\"", "did you mean dscp_to_pcp?"],
+            ),
         ] {
             let error =
                 parse(&format!("[[vlan]]\ninterface = \"wan.1\"\n{keys}\n")).expect_err(keys);

@@ -45,11 +45,6 @@ impl WorkerConfig {
     pub fn cpus(&self) -> Option<Cpus> {
         self.cpus.clone().or_else(|| self.cpu.map(|core| Cpus::Cores(vec![core])))
     }
-
-    /// The keys that take effect only with a restart.
-    pub(super) fn fixed(&self) -> WorkerConfig {
-        WorkerConfig { cpus: None, cpu: None, crypto_cpus: Vec::new(), ..self.clone() }
-    }
 }
 
 /// How many workers there are, and where.

@@ -57,6 +57,7 @@ impl Daemon {
                 json(&refused.map(|error| Refused { error }))
             }
             Request::Why(request) => json(&self.why(&request)),
+            Request::Reload => json(&self.reload()),
             Request::Events { after, run } => json(&self.event_log.after(after, run)),
             Request::Capture(request) => match self.capture(&request) {
                 Ok(stream) => return Reply::Stream(Box::new(|client| stream.run(client))),
@@ -78,8 +79,8 @@ impl Daemon {
         let databases = self.source.databases();
         let troubles: Vec<_> = self.ports.troubles().chain(self.memifs.troubles()).collect();
         let down = troubles.iter().filter_map(|(port, why)| Some((*port, (*why)?)));
-        let mut warnings: Vec<String> =
-            down.map(|(port, why)| format!("port {port}: {why}")).collect();
+        let mut warnings: Vec<String> = self.reloads.warnings().collect();
+        warnings.extend(down.map(|(port, why)| format!("port {port}: {why}")));
         warnings.extend(self.memifs.states().filter(|p| !p.faults.is_empty()).map(|p| {
             let faults = p.faults.iter().map(|(fault, count)| format!("{fault} {count}"));
             let faults = faults.collect::<Vec<_>>().join(", ");
@@ -187,6 +188,7 @@ impl Daemon {
             seccomp: self.confinement.to_string(),
             unprivileged: self.esp_sockets.are_wanted(),
             workers: self.worker_rows(),
+            configuration: self.reloads.report(),
             warnings,
         }
     }

@@ -16,3 +16,8 @@ pub fn now() -> Now {
 pub fn wall_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs())
 }
+
+/// Milliseconds of the wall clock.
+pub fn wall_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_millis() as u64)
+}

@@ -198,10 +198,11 @@ impl Asker {
             match serde_json::from_str(&line).map(|request| (door.answers(&request), request)) {
                 Ok((Ok(()), request)) => {
                     let (answer, answered) = channel();
+                    let patience = request.patience();
                     let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
                     self.questions.send(Question { request, answer }).map_err(gone)?;
                     self.waker.wake();
-                    answered.recv_timeout(CLIENT_TIMEOUT).map_err(|_| io::ErrorKind::TimedOut)?
+                    answered.recv_timeout(patience).map_err(|_| io::ErrorKind::TimedOut)?
                 }
                 Ok((Err(why), _)) => Reply::Text(not_allowed(why.into())),
                 Err(error) => {

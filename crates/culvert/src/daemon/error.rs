@@ -35,12 +35,6 @@ pub enum StartError {
          --map-root-user --net --mount`"
     )]
     NotRootOfNamespace,
-    /// Something that needs ports.
-    #[error(
-        "--unprivileged and {0}: there are no ports, no BPF and no kernel IPsec in that mode\n  leave \
-         one of both out"
-    )]
-    NotUnprivileged(&'static str),
     /// The log filter is wrong.
     #[error("log.level = {level:?}: {reason}\n  write error, warn, info, debug or trace")]
     LogLevel {
@@ -67,9 +61,6 @@ pub enum StartError {
     /// No memory for packets.
     #[error("{0}\n  worker.frames = {frames} needs {mib} MiB", frames = .1, mib = .2)]
     Memory(io::UmemError, u32, u32),
-    /// Too many ports or too few buffers, or a machine that is too small.
-    #[error("{0}")]
-    Size(String),
     /// The private interface.
     #[error("{0}")]
     Tun(#[from] io::TunError),

@@ -69,7 +69,7 @@ impl Daemon {
             return Err(format!("{}: no such limit; there is {}", set.name, names.join(", ")));
         };
         *entry = changed(entry, set)?;
-        if let Some(problem) = self.config.limit_problem(&entries) {
+        if let Some(problem) = self.config.limit_problems(&entries).next() {
             return Err(format!("{}: {problem}", set.name));
         }
         self.config.limits = entries;
@@ -93,7 +93,7 @@ mod tests {
             format!("[[limit]]\nname = \"a\"\nall = true\nrate = \"80Mbit\"\nmode = \"{mode}\"");
         let config = Config::parse(&text, Path::new("culvert.toml")).expect("right");
         let next = vec![changed(&config.limits[0], &set)?];
-        match config.limit_problem(&next) {
+        match config.limit_problems(&next).next() {
             Some(problem) => Err(problem.to_string()),
             None => Ok(next[0].settings().queue),
         }

@@ -12,7 +12,7 @@ use vault::Vault;
 
 use super::plan::Plan;
 use super::ports::FRAMES_PER_QUEUE;
-use crate::config::{Config, PortConfig};
+use crate::config::{Config, PortConfig, Problem};
 use crate::paths;
 
 const MIB: u64 = 1 << 20;
@@ -74,87 +74,112 @@ fn configured_queues(ports: &[PortConfig]) -> u32 {
     ports.iter().map(|port| port.queues.unwrap_or(1)).sum()
 }
 
-/// Whether there are buffers for the queues of these ports and for these workers.
-///
-/// # Errors
-/// How many there are, and how many it takes.
-pub fn check_frames(config: &Config, ports: &[PortConfig], plan: &Plan) -> Result<(), String> {
+/// Says if there are too few buffers for the queues of these ports and for these workers.
+pub fn frames_problem(frames: u32, ports: &[PortConfig], plan: &Plan) -> Option<Problem> {
     let workers = plan.workers.len();
     let needed = frames_at_start(ports, workers);
-    let frames = config.worker.frames;
-    if frames >= needed {
-        return Ok(());
-    }
-    Err(format!(
-        "worker.frames = {frames}: {workers} workers and {} queues of ports need at least \
-         {needed}\n  set worker.frames = {}, or fewer workers (worker.cpus)",
-        configured_queues(ports),
-        needed.next_power_of_two()
-    ))
+    (frames < needed).then(|| {
+        let wrong = format!(
+            "{workers} workers and {} queues of ports need at least {needed}",
+            configured_queues(ports)
+        );
+        let enough = needed.next_power_of_two();
+        let remedy = format!("worker.frames = {enough}, or fewer workers (worker.cpus)");
+        Problem::new(FRAMES, &frames, wrong, remedy)
+    })
 }
 
-/// Compares the need with the limits, and raises the limit of descriptors as far as it goes.
-///
-/// # Errors
-/// What is too small, for what, and what would do.
-pub fn check(config: &Config, workers: usize) -> Result<(), String> {
+/// The key of the packet buffers.
+const FRAMES: &str = "worker.frames";
+
+/// Raises the limit of descriptors as far as it goes.
+pub fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     // The present limit is enough for most, should this fail.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// Compares what a start needs with the limits: what is too small, for what, and what would do.
+pub fn problem(config: &Config, workers: usize) -> Option<Problem> {
     let need = Need::of(config, workers);
     if let Some(limit) = getrlimit(Resource::As).current {
         let used = figure("/proc/self/status", "VmSize:").unwrap_or(0);
-        check_address_space(&need, config, used, limit)?;
+        let short = address_space_problem(&need, config, used, limit);
+        if short.is_some() {
+            return short;
+        }
     }
     let meminfo = |key| figure("/proc/meminfo", key);
     let reserved =
         meminfo("HugePages_Free:").unwrap_or(0) / 1024 * meminfo("Hugepagesize:").unwrap_or(0);
     if reserved < need.frames {
         let available = meminfo("MemAvailable:").unwrap_or(u64::MAX);
-        check_memory(&need, config, available, "the machine has", "free memory (MemAvailable)")?;
+        let short = memory_problem(
+            &need,
+            config,
+            available,
+            "the machine has",
+            "free memory (MemAvailable)",
+        );
+        if short.is_some() {
+            return short;
+        }
     }
     let allowed = control_group_limit().unwrap_or(u64::MAX);
-    check_memory(&need, config, allowed, "the control group allows", "memory.max")
+    memory_problem(&need, config, allowed, "the control group allows", "memory.max")
 }
 
-fn check_address_space(need: &Need, config: &Config, used: u64, limit: u64) -> Result<(), String> {
+/// The same for threads that a running daemon gets more of.
+pub fn growth_problem(config: &Config, threads: usize) -> Option<Problem> {
+    let flows = u64::from(config.worker.flows) * FLOW;
+    let needed = threads as u64 * (THREAD + flows);
+    let used = figure("/proc/self/status", "VmSize:").unwrap_or(0);
+    let left = getrlimit(Resource::As).current.map_or(u64::MAX, |limit| limit.saturating_sub(used));
+    let available = figure("/proc/meminfo", "MemAvailable:").unwrap_or(u64::MAX);
+    (needed > left.min(available)).then(|| {
+        let (mib, there) = (needed.div_ceil(MIB), left.min(available) / MIB);
+        let wrong =
+            format!("{threads} more threads need about {mib} MiB, and {there} MiB are left");
+        let remedy = "fewer of them, or a smaller worker.flows, or more memory";
+        Problem::new("worker.flows", &config.worker.flows, wrong, remedy)
+    })
+}
+
+fn address_space_problem(need: &Need, config: &Config, used: u64, limit: u64) -> Option<Problem> {
     let in_all = used + need.in_all;
-    if in_all <= limit {
-        return Ok(());
-    }
-    Err(format!(
-        "the limit of address space (RLIMIT_AS, `ulimit -v`) is {} KiB, and a start needs about {} \
-         KiB:\n  {} MiB of packet buffers (worker.frames = {}), {} MiB for saved SAs and policies, \
-         {} MiB for the rest\n  lift the limit (`ulimit -v unlimited`; LimitAS= of the unit), or \
-         lower worker.frames",
-        limit / 1024,
-        in_all.div_ceil(1024),
-        need.frames / MIB,
-        config.worker.frames,
-        need.saved / MIB,
-        (in_all - need.frames - need.saved) / MIB
-    ))
+    (in_all > limit).then(|| {
+        let wrong = format!(
+            "the limit of address space (RLIMIT_AS, `ulimit -v`) is {} KiB, and a start needs about {} \
+             KiB: {} MiB of packet buffers, {} MiB for saved SAs and policies, {} MiB for the rest",
+            limit / 1024,
+            in_all.div_ceil(1024),
+            need.frames / MIB,
+            need.saved / MIB,
+            (in_all - need.frames - need.saved) / MIB
+        );
+        let remedy = "lift the limit (`ulimit -v unlimited`; LimitAS= of the unit), or lower worker.frames";
+        Problem::new(FRAMES, &config.worker.frames, wrong, remedy)
+    })
 }
 
-fn check_memory(
+fn memory_problem(
     need: &Need,
     config: &Config,
     there: u64,
     who: &str,
     name: &str,
-) -> Result<(), String> {
+) -> Option<Problem> {
     let needed = need.frames + need.saved;
-    if needed <= there {
-        return Ok(());
-    }
-    Err(format!(
-        "packet buffers (worker.frames = {} of {} bytes) and saved state need {} MiB, {who} {} MiB: \
-         {name}\n  lower worker.frames, or give it more",
-        config.worker.frames,
-        config.worker.frame_bytes,
-        needed.div_ceil(MIB),
-        there / MIB
-    ))
+    (needed > there).then(|| {
+        let wrong = format!(
+            "packet buffers of {} bytes and saved state need {} MiB, {who} {} MiB: {name}",
+            config.worker.frame_bytes,
+            needed.div_ceil(MIB),
+            there / MIB
+        );
+        let remedy = "lower worker.frames, or give it more memory";
+        Problem::new(FRAMES, &config.worker.frames, wrong, remedy)
+    })
 }
 
 /// A figure of a file with lines `KEY N kB`, in bytes; of a count without a unit, 1024 times it.
@@ -190,14 +215,19 @@ mod tests {
         let need = Need::of(&config, 1);
         assert_eq!(need.frames, 32 * MIB);
         let used = 50 * MIB;
-        assert_eq!(check_address_space(&need, &config, used, used + need.in_all), Ok(()));
-        let error = check_address_space(&need, &config, used, used + need.in_all - 1).unwrap_err();
+        let limit = used + need.in_all;
+        assert_eq!(address_space_problem(&need, &config, used, limit), None);
+        let text = address_space_problem(&need, &config, used, limit - 1).unwrap().to_string();
         for part in ["RLIMIT_AS", "ulimit -v", "worker.frames = 16384", "32 MiB"] {
-            assert!(error.contains(part), "{part}: {error}");
+            assert!(text.contains(part), "{part}: {text}");
         }
-        assert_eq!(check_memory(&need, &config, need.frames + need.saved, "", ""), Ok(()));
-        let error = check_memory(&need, &config, need.frames - 1, "x has", "y").unwrap_err();
-        assert!(error.contains("worker.frames = 16384") && error.contains("31 MiB"), "{error}");
+        assert_eq!(memory_problem(&need, &config, need.frames + need.saved, "", ""), None);
+        let text = memory_problem(&need, &config, need.frames - 1, "x has", "y").unwrap();
+        let text = text.to_string();
+        assert!(text.contains("worker.frames = 16384") && text.contains("31 MiB"), "{text}");
+        assert_eq!(growth_problem(&config, 0), None);
+        let text = growth_problem(&config, 1 << 40).unwrap().to_string();
+        assert!(text.contains("more threads") && text.contains("worker.flows"), "{text}");
     }
 
     #[test]
@@ -205,19 +235,19 @@ mod tests {
         let config = |text: &str| Config::parse(text, Path::new("x")).unwrap();
         let check = |config: &Config, workers| {
             let plan = Plan { workers: vec![None; workers], crypto: Vec::new() };
-            check_frames(config, &config.ports, &plan)
+            frames_problem(config.worker.frames, &config.ports, &plan)
         };
         let small = config("[[port]]\ninterface = \"a\"\nqueues = 2\n[worker]\nframes = 1024\n");
-        assert_eq!(check(&small, 1), Ok(()));
-        let error = check(&small, 4).unwrap_err();
+        assert_eq!(check(&small, 1), None);
+        let text = check(&small, 4).unwrap().to_string();
         for part in
             ["worker.frames = 1024", "4 workers", "2 queues", "2816", "= 4096", "worker.cpus"]
         {
-            assert!(error.contains(part), "{part}: {error}");
+            assert!(text.contains(part), "{part}: {text}");
         }
-        assert_eq!(check(&config("[worker]\nframes = 4096\n"), 6), Ok(()));
-        assert_eq!(check(&config(""), 25), Ok(()));
-        assert!(check(&config(""), 26).is_err());
+        assert_eq!(check(&config("[worker]\nframes = 4096\n"), 6), None);
+        assert_eq!(check(&config(""), 25), None);
+        assert!(check(&config(""), 26).is_some());
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! the worker that has that queue's number; when the peer goes, they go. Between two peers nothing can be sent:
 //! that is counted (`transmit-down`).
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -116,6 +117,8 @@ impl Pause {
 /// All of them.
 pub struct Memifs {
     entries: Vec<Entry>,
+    /// Interfaces of those that were closed, or could not be opened, while another configuration is followed.
+    closed: BTreeSet<String>,
 }
 
 /// A port as the operator sees it.
@@ -142,7 +145,7 @@ impl Memifs {
     /// # Errors
     /// An interface cannot be made; those before it are left as they are.
     pub fn open(configs: &[MemifConfig]) -> Result<Memifs, io::TunError> {
-        let mut memifs = Memifs { entries: Vec::new() };
+        let mut memifs = Memifs { entries: Vec::new(), closed: BTreeSet::new() };
         for config in configs {
             memifs.add(config)?;
         }
@@ -178,28 +181,40 @@ impl Memifs {
         Ok(())
     }
 
-    /// Follows another configuration: those that it leaves out are removed, new ones made.
-    pub fn follow(&mut self, configs: &[MemifConfig], workers: &Workers) {
+    /// Follows another configuration: those that it leaves out are closed, new ones made. [`Memifs::settle`] removes the
+    /// interfaces of those left out.
+    ///
+    /// # Errors
+    /// One cannot be made. Following the configuration of before opens again what was closed.
+    pub fn follow(
+        &mut self,
+        configs: &[MemifConfig],
+        workers: &Workers,
+    ) -> Result<(), io::TunError> {
         let (kept, gone): (Vec<Entry>, Vec<Entry>) =
             self.entries.drain(..).partition(|e| configs.contains(&e.config));
         self.entries = kept;
         for mut entry in gone {
             entry.part("the configuration has changed", workers);
-            let name = entry.config.interface.clone();
-            // Its descriptor is closed, or the interface would be in use.
-            drop(entry);
-            if !configs.iter().any(|config| config.interface == name)
+            // Its descriptor is closed with it, or the interface would be in use.
+            self.closed.insert(entry.config.interface);
+        }
+        for config in configs {
+            if !self.entries.iter().any(|e| e.config == *config) {
+                self.closed.insert(config.interface.clone());
+                self.add(config)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the interfaces that are left of those that were closed.
+    pub fn settle(&mut self) {
+        for name in std::mem::take(&mut self.closed) {
+            if !self.entries.iter().any(|entry| entry.config.interface == name)
                 && let Err(error) = Tap::remove(&name)
             {
                 warn!("{error}");
-            }
-        }
-        for config in configs {
-            if self.entries.iter().any(|e| e.config == *config) {
-                continue;
-            }
-            if let Err(error) = self.add(config) {
-                tracing::error!("{error}\n  the memif port is not there");
             }
         }
     }

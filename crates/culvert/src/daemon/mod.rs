@@ -22,6 +22,7 @@ mod engines;
 mod error;
 mod esp_sockets;
 mod events;
+mod examine;
 mod heartbeat;
 mod inner_mtus;
 mod install;
@@ -45,6 +46,7 @@ mod privileges;
 mod rate_limits;
 mod reader;
 mod reload;
+mod reloads;
 mod rtl_simulation;
 mod segments;
 mod services;
@@ -105,6 +107,7 @@ pub use self::ports::{FRAMES_PER_FULL_QUEUE, Ports};
 use self::private::Private;
 pub use self::private::is_ours as is_own_rule;
 use self::rate_limits::RateLimits;
+use self::reloads::Reloads;
 use self::shortfall::Shortfalls;
 use self::sources::Source;
 use self::steering::TakenEsp;
@@ -121,6 +124,7 @@ use crate::report::{Occurrence, Request};
 pub use confinement::confine_server;
 use devices::SharedDevices;
 pub use engines::providers;
+pub use examine::{Situation, examine};
 pub use limits::{FRAMES_SPARE, frames_at_start};
 pub use nat::statistics as connection_statistics;
 pub use privileges::missing as missing_capabilities;
@@ -149,6 +153,9 @@ const EVENTS_PER_ROUND: usize = 1024;
 struct Daemon {
     config: Config,
     config_path: std::path::PathBuf,
+    reloads: Reloads,
+    /// A reload has ended it.
+    ending: Option<End>,
     providers: Providers,
     devices: SharedDevices,
     /// When the counters of SAs in devices were read.
@@ -195,7 +202,7 @@ struct Daemon {
     guard: Guard,
     path_mtus: PathMtuTable,
     terminate: UnixStream,
-    reload: UnixStream,
+    hang_ups: UnixStream,
     /// The policies that guard, routes and steering have followed, by index.
     followed: HashMap<u32, Arc<PolicyEntry>>,
     /// The guard is to be set as a whole: at the start, and with another configuration.
@@ -243,10 +250,8 @@ impl Daemon {
             if let Some(death) = self.workers.dead() {
                 return End::WorkerDied(death);
             }
-            if drain(&self.reload)
-                && let Err(end) = self.reload()
-            {
-                return end;
+            if drain(&self.hang_ups) {
+                self.reload();
             }
             self.serve_source();
             self.hear_workers();
@@ -269,6 +274,9 @@ impl Daemon {
             self.source.confirm();
             self.note_events();
             self.answer_commands();
+            if let Some(end) = self.ending.take() {
+                return end;
+            }
             log::tell_left_out();
             // Requests and answers have keys in them.
             mem::wipe_stack::<ROUND_STACK_LEN>();
@@ -308,7 +316,7 @@ impl Daemon {
             self.events.as_fd(),
             self.control.as_fd(),
             self.terminate.as_fd(),
-            self.reload.as_fd(),
+            self.hang_ups.as_fd(),
         ];
         fds.extend(self.early.as_ref().map(Early::fd));
         fds.extend(self.memifs.fds());

@@ -109,7 +109,7 @@ pub fn cores() -> Vec<usize> {
 }
 
 /// `0-3, 6`.
-fn ranges(cores: &[usize]) -> String {
+pub fn ranges(cores: &[usize]) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &core in cores {
         match ranges.last_mut() {

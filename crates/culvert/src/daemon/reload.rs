@@ -1,44 +1,139 @@
-//! SIGHUP: another configuration for a running daemon.
+//! Another configuration for a running daemon: all of it, or nothing.
+//!
+//! 1. The file is examined as before a start ([`examine`]). With anything wrong it is refused here.
+//! 2. What can fail is done first: tunnel interfaces, memif ports, workers. Then ports, whose drivers may refuse.
+//! 3. What fails takes the daemon back: the configuration of before is followed in the same way. Interfaces that were
+//!    closed are removed, and with them their addresses, only when all is done.
+//!
+//! What Linux may refuse at any time, and what is tried again by itself (the guard, routes, an interface that is down), is no
+//! failure of a reload: `culvert status` shows it.
+
+use std::fmt::Display;
 
 use io::{Port, Tun};
 use tracing::{error, info, warn};
 
+use super::examine::{Situation, examine};
 use super::plan::Plan;
 use super::ports::{self, Ports};
+use super::reloads::in_a_line;
 use super::segments::SegmentRoutes;
 use super::topology::Reflection;
 use super::workers::ChangeError;
-use super::{Daemon, End, limits, own, tun_config, unprivileged};
-use crate::config::{Config, SidConfig, Srv6Config, WorkerConfig};
+use super::{Daemon, End, limits, own, tun_config};
+use crate::config::{Config, Listed, PortConfig, Problem, SidConfig, Srv6Config, WorkerConfig};
+use crate::report::{Occurrence, Reloaded};
+
+/// Why another configuration is not followed.
+enum Failure {
+    /// Something was refused.
+    Refused(String),
+    /// The daemon has to end.
+    End(End),
+}
+
+fn refused(error: impl Display) -> Failure {
+    // In one line: it is said in the middle of a sentence.
+    Failure::Refused(error.to_string().lines().next().unwrap_or_default().to_owned())
+}
 
 impl Daemon {
-    /// Applies the parts of the configuration that a running daemon can change.
-    ///
-    /// # Errors
-    /// The daemon has to end.
-    pub(super) fn reload(&mut self) -> Result<(), End> {
-        let next = match Config::load(&self.config_path) {
-            Ok(next) => next,
-            Err(error) => {
-                error!("{error}\n  the running configuration stays as it is");
-                return Ok(());
+    /// Reads the file again and follows it, or says why not. The last line of the log is the verdict.
+    pub(super) fn reload(&mut self) -> Reloaded {
+        let path = self.config_path.clone();
+        let is_unprivileged = self.esp_sockets.are_wanted();
+        let situation = Situation::of_running(&self.config, &self.cores, is_unprivileged);
+        let examined = examine(&path, &situation);
+        let answer = Reloaded {
+            file: path.display().to_string(),
+            warnings: examined.warnings.clone(),
+            ..Reloaded::default()
+        };
+        let next = match examined.accept(&path) {
+            Ok((next, _)) => next,
+            Err(refusal) => return self.refuse(answer, refusal.problems),
+        };
+        for warning in &answer.warnings {
+            warn!("{}", Listed { path: &path, problems: std::slice::from_ref(warning) });
+        }
+        let waiting = self.config.fixed_changes(&next);
+        if !waiting.is_empty() {
+            warn!("keys that take effect only with a restart: {}", waiting.join(", "));
+        }
+        let before = self.config.clone();
+        let failed_before: Vec<PortConfig> =
+            self.ports.failures().map(|(port, _)| port.clone()).collect();
+        let followed = self.follow_config(&next, &failed_before);
+        let failed = match followed {
+            Ok(()) => None,
+            Err(Failure::End(end)) => {
+                let failed = "the workers are lost, and the daemon ends".to_owned();
+                self.ending = Some(end);
+                Some(failed)
+            }
+            Err(Failure::Refused(why)) => {
+                self.go_back(&before);
+                Some(why)
             }
         };
-        let fixed = self.config.fixed_changes(&next);
-        if !fixed.is_empty() {
-            warn!("changes of {} take effect only with a restart", fixed.join(", "));
+        self.tunnels.settle();
+        self.memifs.settle();
+        match failed {
+            Some(why) => {
+                let number = self.reloads.number();
+                error!(
+                    "configuration not reloaded: {why}; everything is as before (reload {number})"
+                );
+                self.reloads.refuse(why.clone());
+                self.event_log.add(Occurrence::ReloadRefused { why: why.clone() });
+                Reloaded { failed: Some(why), ..answer }
+            }
+            None => {
+                self.reloads.take(waiting.clone());
+                let waits_for_restart = waiting.clone();
+                self.event_log.add(Occurrence::Reloaded { waits_for_restart });
+                info!(path = %path.display(), "configuration reloaded");
+                Reloaded { reloaded: true, waits_for_restart: waiting, ..answer }
+            }
         }
-        self.change_workers(&next)?;
-        if self.esp_sockets.are_wanted()
-            && let Err(error) = unprivileged::check(&next)
-        {
-            error!("{error}\n  the running configuration stays as it is");
-            return Ok(());
+    }
+
+    /// Says what is wrong with the file.
+    fn refuse(&mut self, answer: Reloaded, problems: Vec<Problem>) -> Reloaded {
+        let path = self.config_path.clone();
+        let why = in_a_line(&path, &problems);
+        let noun = if problems.len() == 1 { "problem" } else { "problems" };
+        // One event, whose number keeps it from being left out as one that came a moment ago.
+        error!(
+            "{}\nconfiguration not reloaded: {} {noun}, nothing was changed (reload {})",
+            Listed { path: &path, problems: &problems },
+            problems.len(),
+            self.reloads.number()
+        );
+        self.reloads.refuse(why.clone());
+        self.event_log.add(Occurrence::ReloadRefused { why });
+        Reloaded { problems, ..answer }
+    }
+
+    /// Follows the configuration of before, after another one has failed halfway.
+    fn go_back(&mut self, before: &Config) {
+        // What failed before may fail again: it is tried again, as always.
+        match self.follow_config(before, &before.ports) {
+            Ok(()) => {}
+            Err(Failure::Refused(why)) => {
+                error!("{why}\n  while the configuration of before was taken up again")
+            }
+            Err(Failure::End(end)) => self.ending = Some(end),
         }
-        if next.ports.len() + next.memifs.len() > Ports::MAX {
-            error!(most = Ports::MAX, "too many ports; they stay as they are");
-            return Ok(());
-        }
+    }
+
+    /// Follows another configuration. Ports that `may_fail` are no failure.
+    fn follow_config(&mut self, next: &Config, may_fail: &[PortConfig]) -> Result<(), Failure> {
+        self.tunnels.follow(&next.tunnels, &self.workers).map_err(refused)?;
+        self.memifs.follow(&next.memifs, &self.workers).map_err(refused)?;
+        self.config.tunnels.clone_from(&next.tunnels);
+        self.config.memifs.clone_from(&next.memifs);
+        self.change_workers(next)?;
         if next.ports != self.config.ports {
             self.ports.close(&self.workers);
             // The new ports take what the old ones took, from their first frame on.
@@ -49,53 +144,43 @@ impl Daemon {
             self.ports.steer(steering);
         }
         self.follow_port_names(next.port_names());
-        self.tunnels.follow(&next.tunnels, &self.workers);
-        self.memifs.follow(&next.memifs, &self.workers);
         self.tell_marks(&next.marks);
         self.ports.set_marks(&next.marks);
-        self.config.ports = next.ports;
-        self.config.memifs = next.memifs;
-        self.config.tunnels = next.tunnels;
-        self.config.marks = next.marks;
-        self.config.vlans = next.vlans;
-        self.config.gtpu = next.gtpu;
-        self.config.limits = next.limits;
-        self.follow_srv6_config(next.srv6, next.sids);
-        self.config.guard = next.guard;
-        self.follow_path_mtu_config(next.path_mtu);
+        self.config.ports.clone_from(&next.ports);
+        self.config.marks.clone_from(&next.marks);
+        self.config.vlans.clone_from(&next.vlans);
+        self.config.gtpu.clone_from(&next.gtpu);
+        self.config.limits.clone_from(&next.limits);
+        self.follow_srv6_config(next.srv6.clone(), next.sids.clone());
+        self.config.guard.clone_from(&next.guard);
+        self.follow_path_mtu_config(next.path_mtu.clone());
         self.guard_anew = true;
         self.follow_linux();
-        info!(path = %self.config_path.display(), "configuration reloaded");
-        Ok(())
+        let mut failures = self.ports.failures().filter(|(port, _)| !may_fail.contains(port));
+        match failures.next() {
+            Some((port, why)) => {
+                let name = &port.interface;
+                let why = why.strip_prefix(&format!("{name}: ")).unwrap_or(why);
+                Err(refused(format!("port {name}: {why}")))
+            }
+            None => Ok(()),
+        }
     }
 
-    /// Changes to the workers of another configuration, their number and cores. If these cannot be,
-    /// nothing changes.
-    fn change_workers(&mut self, next: &Config) -> Result<(), End> {
+    /// Changes to the workers of another configuration, their number and cores. If these cannot be, nothing changes.
+    fn change_workers(&mut self, next: &Config) -> Result<(), Failure> {
         let queues = ports::most_queues(&next.ports);
-        let plan = Plan::new(&next.worker, queues, &self.cores);
-        let fits = |plan: &Plan| plan.check_queues(self.ports.most_queues());
-        let plan = match plan.and_then(|plan| fits(&plan).map(|()| plan)) {
-            Ok(plan) => plan,
-            Err(error) => {
-                error!("{error}\n  the workers stay as they are");
-                return Ok(());
-            }
-        };
-        if let Err(error) = limits::check_frames(&self.config, &next.ports, &plan) {
-            error!("{error}\n  the workers stay as they are");
-            return Ok(());
-        }
-        if let Some(warning) = plan.warning(queues)
-            && !ports::spread_over_workers(&next.ports)
-        {
-            warn!("{warning}");
-        }
+        let plan = Plan::new(&next.worker, queues, &self.cores).map_err(refused)?;
         let WorkerConfig { cpus, cpu, crypto_cpus, .. } = next.worker.clone();
         let running = self.config.worker.clone();
-        self.config.worker = WorkerConfig { cpus, cpu, crypto_cpus, ..running };
         if plan == *self.workers.plan() {
+            self.config.worker = WorkerConfig { cpus, cpu, crypto_cpus, ..running };
             return Ok(());
+        }
+        let threads = |plan: &Plan| plan.workers.len() + plan.crypto.len();
+        let more = threads(&plan).saturating_sub(threads(self.workers.plan()));
+        if let Some(problem) = limits::growth_problem(&self.config, more) {
+            return Err(refused(problem));
         }
         let private = self.more_private_queues(plan.workers.len());
         let counters: Vec<_> = private.iter().map(|queue| queue.counters()).collect();
@@ -104,15 +189,13 @@ impl Daemon {
         match self.workers.change(plan, databases, self.private.ifindex(), private) {
             Ok(()) => {
                 self.private_counters.extend(counters);
+                self.config.worker = WorkerConfig { cpus, cpu, crypto_cpus, ..running };
                 info!(workers, "other workers");
                 Ok(())
             }
-            Err(ChangeError::NotBegun(error)) => {
-                error!("{error}\n  the workers stay as they are");
-                Ok(())
-            }
-            Err(ChangeError::Dead(death)) => Err(End::WorkerDied(death)),
-            Err(ChangeError::Halfway(error)) => Err(End::WorkersLost(error)),
+            Err(ChangeError::NotBegun(error)) => Err(refused(error)),
+            Err(ChangeError::Dead(death)) => Err(Failure::End(End::WorkerDied(death))),
+            Err(ChangeError::Halfway(error)) => Err(Failure::End(End::WorkersLost(error))),
         }
     }
 

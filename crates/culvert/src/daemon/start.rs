@@ -41,6 +41,7 @@ use super::engines::providers;
 use super::error::{StartError, system};
 use super::esp_sockets::EspSockets;
 use super::events::{EventLog, Watch};
+use super::examine::{Situation, examine};
 use super::inner_mtus::InnerMtus;
 use super::limits;
 use super::memifs::Memifs;
@@ -50,6 +51,7 @@ use super::ports::{self, Ports, Programs};
 use super::private::Private;
 use super::privileges;
 use super::rate_limits::RateLimits;
+use super::reloads::Reloads;
 use super::segments::SegmentRoutes;
 use super::sources::builtin::Restored;
 use super::sources::kernel::{FirewallWatch, KernelSource, OwnMarks};
@@ -72,10 +74,12 @@ const RELEASE_WAIT: Duration = Duration::from_secs(3);
 /// [`StartError`]: what is wrong, and what would be right. Nothing is left half set up: sockets,
 /// interfaces and programs go with the process.
 pub fn run(args: &RunArgs, name: &str) -> Result<(), StartError> {
-    let config = Config::load_as(&args.config.config, name)?;
+    let path = &args.config.config;
+    let examined = examine(path, &Situation::before_start(args.unprivileged)).named(name);
+    let (config, warnings) = examined.accept(path)?;
     init_log(&config, args.log_json)?;
-    if args.unprivileged {
-        unprivileged::check(&config)?;
+    for warning in warnings {
+        warn!("{warning}");
     }
     unprivileged::check_rights(args.unprivileged)?;
     // No core dump holds keys, whatever the limits say.
@@ -87,20 +91,9 @@ pub fn run(args: &RunArgs, name: &str) -> Result<(), StartError> {
         warn!("{warning}");
     }
     lock_memory(args.unprivileged);
-    let (ports, most) = (config.ports.len() + config.memifs.len(), Ports::MAX);
-    if ports > most {
-        return Err(StartError::Size(format!("{ports} ports: there can be at most {most}")));
-    }
+    limits::raise_descriptors();
     let cores = plan::cores();
-    let queues = ports::most_queues(&config.ports);
-    let plan = Plan::new(&config.worker, queues, &cores)?;
-    limits::check_frames(&config, &config.ports, &plan).map_err(StartError::Size)?;
-    limits::check(&config, plan.workers.len()).map_err(StartError::Size)?;
-    if let Some(warning) = plan.warning(queues)
-        && !ports::spread_over_workers(&config.ports)
-    {
-        warn!("{warning}");
-    }
+    let plan = Plan::new(&config.worker, ports::most_queues(&config.ports), &cores)?;
     if config.crypto.allow_weak {
         warn!("crypto.allow_weak = true: SAs with DES, 3DES and MD5 are taken");
     }
@@ -275,7 +268,7 @@ impl Daemon {
         let path_mtus = PathMtuTable::new(super::path_mtus::lifetime_ns(&config.path_mtu));
 
         // 6.
-        let (terminate, reload) = signals()?;
+        let (terminate, hang_ups) = signals()?;
         let source = source.serve(&config.name)?;
         let path = paths::control_socket(&config.name);
         let control = Control::listen(&path, confinement.clone())
@@ -292,6 +285,8 @@ impl Daemon {
         };
         let mut daemon = Daemon {
             config,
+            reloads: Reloads::new(&args.config.config),
+            ending: None,
             config_path: args.config.config.clone(),
             providers,
             devices,
@@ -330,7 +325,7 @@ impl Daemon {
             guard,
             path_mtus,
             terminate,
-            reload,
+            hang_ups,
             followed: HashMap::new(),
             guard_anew: true,
             paths_anew: true,

@@ -56,6 +56,8 @@ pub struct Tunnels {
     linux: XfrmInterfaces,
     /// Destinations, by routing table, that lead to one of them: ports have to take what goes there.
     routed: BTreeSet<(mirror::Prefix, u32)>,
+    /// Interfaces of those that were closed, or could not be opened, while another configuration is followed.
+    closed: BTreeSet<String>,
 }
 
 /// Tunnel interfaces that are open, and not yet a worker's.
@@ -122,22 +124,39 @@ impl Tunnels {
         }
     }
 
-    /// Follows another configuration: those that it leaves out are removed, new ones made.
-    pub fn follow(&mut self, configs: &[TunnelConfig], workers: &Workers) {
+    /// Follows another configuration: those that it leaves out are closed, new ones made. One with other settings keeps
+    /// its interface, with its addresses and routes. [`Tunnels::settle`] removes the interfaces of those left out.
+    ///
+    /// # Errors
+    /// One cannot be made. Following the configuration of before opens again what was closed.
+    pub fn follow(
+        &mut self,
+        configs: &[TunnelConfig],
+        workers: &Workers,
+    ) -> Result<(), io::TunError> {
         for place in &mut self.entries {
             let Some(entry) = place.take_if(|e| !configs.contains(&e.config)) else { continue };
             workers.remove_ports(entry.ifindex);
-            if let Err(error) = io::tun::remove(&entry.config.interface) {
-                warn!("{error}");
-            }
+            self.closed.insert(entry.config.interface);
         }
         for config in configs {
-            if self.iter().any(|e| e.config == *config) {
-                continue;
+            if !self.iter().any(|e| e.config == *config) {
+                // It is removed if this does not come to its end.
+                self.closed.insert(config.interface.clone());
+                let tun = open(config)?;
+                self.add(config.clone(), tun, workers);
             }
-            match open(config) {
-                Ok(tun) => self.add(config.clone(), tun, workers),
-                Err(error) => tracing::error!("{error}\n  the tunnel interface is not there"),
+        }
+        Ok(())
+    }
+
+    /// Removes the interfaces that are left of those that were closed.
+    pub fn settle(&mut self) {
+        for name in std::mem::take(&mut self.closed) {
+            if !self.iter().any(|entry| entry.config.interface == name)
+                && let Err(error) = io::tun::remove(&name)
+            {
+                warn!("{error}");
             }
         }
     }

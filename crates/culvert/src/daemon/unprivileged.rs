@@ -8,6 +8,8 @@
 //! | marks of packets, and the way back to a port | BPF programs | none: a packet with a mark that a policy protects is blocked |
 //! | capabilities | five | CAP_NET_ADMIN over its own network namespace |
 
+use std::fmt::Display;
+
 use rustix::process::{Resource, getrlimit};
 use steer::SendMarks;
 use tracing::warn;
@@ -15,21 +17,30 @@ use tracing::warn;
 use super::error::StartError;
 use super::privileges;
 use super::way_back::WayBack;
-use crate::config::{Config, SourceChoice, TunConfig};
+use crate::config::{Config, Problem, SourceChoice, TunConfig};
 
-/// What cannot be configured here.
-///
-/// # Errors
-/// The key, and why.
-pub fn check(config: &Config) -> Result<(), StartError> {
-    let wrong = |key| Err(StartError::NotUnprivileged(key));
-    match config {
-        _ if !config.ports.is_empty() => wrong("[[port]] of an interface"),
-        _ if config.memifs.len() > MOST_MEMIFS => wrong("more than three memif ports"),
-        _ if config.source == SourceChoice::Kernel => wrong("source = \"kernel\""),
-        _ if config.nat.is_on() => wrong("[nat] learn"),
-        _ => Ok(()),
+/// What cannot be configured here: there are no ports, no BPF and no kernel IPsec.
+pub fn problems(config: &Config) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let mut wrong = |key: String, value: &dyn Display, remedy: &'static str| {
+        found.push(Problem::new(key, value, "--unprivileged cannot do that", remedy));
+    };
+    for port in &config.ports {
+        let remedy =
+            "leave the [[port]] out, or --unprivileged: ESP comes by the IKE daemon's socket";
+        wrong(config.port_key(&port.interface, "interface"), &port.interface, remedy);
     }
+    for memif in config.memifs.iter().skip(MOST_MEMIFS) {
+        let remedy = "at most three memif ports";
+        wrong(config.port_key(&memif.interface, "interface"), &memif.interface, remedy);
+    }
+    if config.source == SourceChoice::Kernel {
+        wrong("source".into(), &"kernel", "\"builtin\", or leave --unprivileged out");
+    }
+    if config.nat.is_on() {
+        wrong("nat.learn".into(), &"conntrack", "\"off\", or leave --unprivileged out");
+    }
+    found
 }
 
 /// Places of ports that sockets leave to memif.

@@ -118,6 +118,17 @@ pub enum Occurrence {
         /// Why.
         why: String,
     },
+    /// Another configuration counts.
+    Reloaded {
+        /// Keys that take effect only with a restart.
+        #[serde(default)]
+        waits_for_restart: Vec<String>,
+    },
+    /// A configuration was refused, and that of before counts.
+    ReloadRefused {
+        /// Why.
+        why: String,
+    },
     /// Many packets are dropped for one reason.
     DropBurst {
         /// The reason, as `culvert drops` has it.

@@ -3,6 +3,7 @@
 use super::facts::{Facts, KernelEsp, Machine, Trial};
 use super::finding::{Finding, Outcome};
 use crate::cli::EngineChoice;
+use crate::config::Problem;
 
 /// All of them.
 pub fn check(facts: &Facts) -> Vec<Finding> {
@@ -268,7 +269,8 @@ fn configuration(facts: &Facts) -> Vec<Finding> {
             )];
         }
     };
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> =
+        configuration.problems.iter().map(|problem| refused(&path, problem)).collect();
     let asked = &configuration.name_asked;
     if asked != DEFAULT_NAME && *asked != config.name {
         findings.push(Finding::warning(
@@ -298,6 +300,18 @@ fn configuration(facts: &Facts) -> Vec<Finding> {
         findings.push(Finding::ok(check, format!("{path} is valid, instance {}", config.name)));
     }
     findings
+}
+
+/// A problem that `culvert check` has, too.
+fn refused(path: &dyn std::fmt::Display, problem: &Problem) -> Finding {
+    let place = problem.place.map(|place| format!(":{}:{}", place.line, place.column));
+    let about = match problem.subject() {
+        subject if subject.is_empty() => String::new(),
+        subject => format!("{subject}: "),
+    };
+    let seen = format!("{path}{}: {about}{}", place.unwrap_or_default(), problem.wrong);
+    let why = "`culvert run` does not start with it, and a reload refuses it";
+    Finding::problem("config", seen, why, problem.remedy.as_ref())
 }
 
 #[cfg(test)]
@@ -378,6 +392,20 @@ mod tests {
                 &["openssl: broken"],
             ),
             (|f| f.configuration.loaded = Err("bad".into()), "config", Problem, &["bad", "check"]),
+            (
+                |f| {
+                    let frames = crate::config::Problem::new(
+                        "worker.frames",
+                        &1024,
+                        "too few",
+                        "write 4096",
+                    );
+                    f.configuration.problems = vec![frames];
+                },
+                "config",
+                Problem,
+                &["worker.frames = 1024: too few", "does not start", "write 4096"],
+            ),
             (|f| f.configuration.name_asked = "gwb".into(), "config", Warning, &["gwb", "gwa"]),
             (
                 |f| f.configuration.loaded.as_mut().unwrap().ports.clear(),

@@ -6,9 +6,7 @@ use super::facts::{Facts, PortFacts, VlanFacts, XdpProgram};
 use super::finding::{Finding, Outcome};
 use super::mend::Mend;
 use crate::config::{Config, Sockets, XdpMode};
-use crate::daemon::{
-    FRAMES_PER_FULL_QUEUE, FRAMES_SPARE, Ports, QUEUES_PER_WORKER, frames_at_start,
-};
+use crate::daemon::{FRAMES_PER_FULL_QUEUE, FRAMES_SPARE, QUEUES_PER_WORKER, frames_at_start};
 use crate::report::Port;
 
 /// Every port, then the buffers.
@@ -326,15 +324,7 @@ fn workers_left_out() -> usize {
 fn buffers(config: &Config, ports: &[PortFacts]) -> Finding {
     let check = "buffers";
     let frames = config.worker.frames;
-    if config.ports.len() > Ports::MAX {
-        return Finding::problem(
-            check,
-            format!("{} ports are configured; culvert takes {}", config.ports.len(), Ports::MAX),
-            "the daemon does not start",
-            "name fewer ports, or run a second instance for the others",
-        );
-    }
-    // The daemon starts with the first, and works with the second.
+    // The daemon starts with the first (`culvert check` says if it does not), and works with the second.
     let most = ports.iter().filter_map(|p| p.device.as_ref().ok().map(|d| taken_queues(p, d)));
     let auto = workers_left_out().min(most.max().unwrap_or(1) as usize);
     let workers = config.worker.cpus().map_or(auto, |cpus| cpus.count());
@@ -343,14 +333,6 @@ fn buffers(config: &Config, ports: &[PortFacts]) -> Finding {
         ports.iter().map(|p| p.device.as_ref().map_or(1, |d| taken_queues(p, d))).sum();
     let in_use = queues.saturating_mul(FRAMES_PER_FULL_QUEUE) + FRAMES_SPARE;
     let enough = format!("worker.frames = {}", at_start.max(in_use).next_power_of_two());
-    if frames < at_start {
-        return Finding::problem(
-            check,
-            format!("worker.frames = {frames}; ports and workers need {at_start}"),
-            "the daemon does not start",
-            enough,
-        );
-    }
     if frames < in_use {
         return Finding::warning(
             check,
@@ -520,26 +502,7 @@ mod tests {
                 &["no ip", "iproute2"],
             ),
             (|f| config(f).worker.frames = 4096, "buffers", Warning, &["8192", "= 8192"]),
-            (
-                |f| {
-                    config(f).worker.frames = 1024;
-                    config(f).worker.cpus = Some(Cpus::Count(1));
-                    config(f).ports.iter_mut().for_each(|port| port.queues = Some(8));
-                },
-                "buffers",
-                Problem,
-                &["2688", "does not start"],
-            ),
             (|f| device(f).rx_queues = 7, "buffers", Warning, &["26624", "= 32768"]),
-            (
-                |f| {
-                    let port = config(f).ports[0].clone();
-                    config(f).ports = vec![port; Ports::MAX + 1];
-                },
-                "buffers",
-                Problem,
-                &["does not start"],
-            ),
         ];
         assert_rows(check, rows);
     }

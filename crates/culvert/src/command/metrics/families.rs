@@ -10,7 +10,9 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::{latency, limits};
 use crate::command::collect::Seen;
-use crate::report::{Device, DeviceTable, Limit, Policy, Port, Sa, Stats, Status, Worker};
+use crate::report::{
+    Configuration, Device, DeviceTable, Limit, Policy, Port, Sa, Stats, Status, Worker,
+};
 
 /// Names and values of a series' labels.
 type Labels = Vec<(&'static str, String)>;
@@ -109,12 +111,40 @@ fn of_status(to: &mut Families<'_>, status: &Status) {
     for (name, help, count) in counts {
         to.gauges(name, help, [(vec![], count as u64)]);
     }
+    of_configuration(to, &status.configuration);
     let cpu = |worker: &Worker| worker.cpu.map_or_else(|| "any".into(), |cpu| cpu.to_string());
     let workers = status
         .workers
         .iter()
         .map(|worker| (vec![("worker", worker.worker.to_string()), ("cpu", cpu(worker))], 1));
     to.gauges("worker", "1 for each worker, with its core", workers);
+}
+
+/// The configuration file, and what has become of reloads.
+fn of_configuration(to: &mut Families<'_>, configuration: &Configuration) {
+    let is_taken = u64::from(configuration.refusal.is_none());
+    to.gauges(
+        "config_last_reload_successful",
+        "1, or 0 if the last reload was refused: culvert status says why",
+        [(vec![], is_taken)],
+    );
+    let taken_s = configuration.taken_ms / 1000;
+    to.ages(
+        "config_last_reload_success_timestamp",
+        "When the configuration was last taken, at the start or by a reload, since 1970",
+        [(vec![], taken_s)],
+    );
+    let result = |result: &str| vec![("result", result.to_owned())];
+    to.counters(
+        "config_reloads",
+        "Reloads of the configuration by result",
+        [(result("taken"), configuration.reloads), (result("refused"), configuration.refused)],
+    );
+    to.gauges(
+        "config_keys_waiting_for_restart",
+        "Keys of the configuration that take effect only with a restart",
+        [(vec![], configuration.waits_for_restart.len() as u64)],
+    );
 }
 
 fn of_stats(to: &mut Families<'_>, stats: &Stats) {

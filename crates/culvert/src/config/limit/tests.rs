@@ -72,6 +72,9 @@ fn what_waits_has_bounds() {
     assert_eq!(of(keys), bounds(64, 90_000));
 }
 
+/// Between what is wrong and what would be right.
+const CANNOT: &str = "this cannot be\n  ";
+
 #[test]
 fn what_cannot_be_is_refused_by_its_key() {
     let one = "name = \"a\"\nall = true\nrate = \"1Mbit\"\n";
@@ -79,7 +82,7 @@ fn what_cannot_be_is_refused_by_its_key() {
         ("name = \"a\"\nall = true\nrate = \"0Mbit\"", "limit[0].rate = \"0bit\": above 0"),
         ("name = \"a\"\nall = true\nrate = \"1M\"", "write for instance \"100Mbit\""),
         ("name = \"a b\"\nall = true\nrate = \"1Mbit\"", "limit[0].name"),
-        ("name = \"a\"\nrate = \"1Mbit\"", "limit[0].all = \"false\": true; or say which"),
+        ("name = \"a\"\nrate = \"1Mbit\"", "limit[0].all = false: true; or say which"),
         (&format!("{one}burst = \"1kB\""), "limit[0].burst = \"1kB\": at least tun.mtu"),
         (&format!("{one}burst = \"2GB\""), "at most 1GiB"),
         (&format!("{one}burst = \"3packets\""), "bytes where rate is in bits"),
@@ -91,12 +94,9 @@ fn what_cannot_be_is_refused_by_its_key() {
         (&format!("{one}parent = \"a\""), "no loops"),
         (&format!("{one}dscp = 46"), "limit[0].all"),
         (&format!("{one}red = \"mark\""), "AF12"),
-        (&format!("{one}each = \"host\""), "unknown variant"),
+        (&format!("{one}each = \"host\""), "this value is not known"),
         (&format!("{one}vlan = 4095"), "limit[0].vlan"),
-        (
-            &format!("{one}by = \"queues\""),
-            "unknown variant `queues`, expected `leases` or `atomic`",
-        ),
+        (&format!("{one}by = \"queues\""), "there is leases, atomic"),
         (
             &format!("{one}{ATOMIC}{SHAPE}"),
             "limit[0].by = \"atomic\": \"leases\" where packets wait",
@@ -118,12 +118,12 @@ fn what_cannot_be_is_refused_by_its_key() {
         (&format!("{one}burst = \"1499B\""), "or the longest packets never pass"),
         (&format!("{one}burst = \"1500B\"\noverhead = 1"), "limit[0].burst = \"1.5kB\""),
         (&format!("{one}excess = \"0bit\""), "limit[0].excess = \"0bit\": above 0"),
-        (&format!("{one}mode = \"queue\""), "unknown variant"),
+        (&format!("{one}mode = \"queue\""), "this value is not known"),
         (&format!("{one}queue = \"9kB\""), "limit[0].queue = \"9kB\": leave it out, or say mode"),
         (&format!("{one}queue_packets = 9"), "limit[0].queue_packets"),
         (&format!("{one}{SHAPE}queue = \"1kB\""), "limit[0].queue = \"1kB\": bytes: at least"),
         (&format!("{one}{SHAPE}queue = \"9packets\""), "limit[0].queue = \"9packets\": bytes"),
-        (&format!("{one}{SHAPE}queue_packets = 0"), "limit[0].queue_packets = \"0\": 1 to"),
+        (&format!("{one}{SHAPE}queue_packets = 0"), "limit[0].queue_packets = 0: 1 to"),
         (&format!("{one}{SHAPE}peak = \"2Mbit\""), "limit[0].mode = \"shape\": \"police\" where"),
         (&format!("{one}{SHAPE}aware = true"), "three colours"),
         (&format!("{one}{SHAPE}red = \"pass\""), "where red packets pass"),
@@ -150,7 +150,7 @@ fn what_cannot_be_is_refused_by_its_key() {
             "limit[0].dst",
         ),
     ] {
-        let error = parse(&format!("[[limit]]\n{entries}")).unwrap_err();
+        let error = parse(&format!("[[limit]]\n{entries}")).unwrap_err().replace(CANNOT, "");
         assert!(error.contains(named), "{entries}: {error}");
     }
     let chain: String = (0..5)
@@ -159,5 +159,10 @@ fn what_cannot_be_is_refused_by_its_key() {
             format!("[[limit]]\nname = \"l{n}\"\nrate = \"1Mbit\"\nmark = 1\n{parent}")
         })
         .collect();
-    assert!(parse(&chain).unwrap_err().contains("limit[0].parent = \"l1\": at most 4"));
+    assert!(
+        parse(&chain)
+            .unwrap_err()
+            .replace(CANNOT, "")
+            .contains("limit[0].parent = \"l1\": at most 4")
+    );
 }

@@ -10,12 +10,12 @@ mod watch;
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use policy::SaConfig;
 use tracing::{debug, info};
 
 pub use self::watch::Watch;
+use super::clock::wall_ms;
 use super::sources::SaChange;
 use super::texts::{spi_text, suite_text};
 use crate::report::{Event, Events, Gone, Occurrence, SaGone, SaIdentity};
@@ -40,7 +40,7 @@ pub struct EventLog {
 impl EventLog {
     /// At the start of the daemon.
     pub fn new() -> EventLog {
-        EventLog { run: now_ms(), events: VecDeque::new(), last: 0, sas: Tunnels::default() }
+        EventLog { run: wall_ms(), events: VecDeque::new(), last: 0, sas: Tunnels::default() }
     }
 
     /// Something has happened.
@@ -54,14 +54,17 @@ impl EventLog {
             | Occurrence::SaRekeyed(_)
             | Occurrence::SaRemoved(_)
             | Occurrence::SaDown(_)
-            | Occurrence::Acquire { .. } => debug!(event = ?what),
+            | Occurrence::Acquire { .. }
+            // The log says more of these.
+            | Occurrence::Reloaded { .. }
+            | Occurrence::ReloadRefused { .. } => debug!(event = ?what),
             _ => info!(event = ?what),
         }
         if self.events.len() == MOST {
             self.events.pop_front();
         }
         self.last += 1;
-        self.events.push_back(Event { number: self.last, time_ms: now_ms(), what });
+        self.events.push_back(Event { number: self.last, time_ms: wall_ms(), what });
     }
 
     /// SAs that are there at the start: no news.
@@ -148,10 +151,6 @@ fn identity(config: &SaConfig) -> SaIdentity {
         reqid: config.reqid,
         if_id: config.if_id,
     }
-}
-
-fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_millis() as u64)
 }
 
 #[cfg(test)]

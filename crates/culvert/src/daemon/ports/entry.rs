@@ -87,6 +87,8 @@ pub(super) struct Entry {
     pub(super) program: Option<Program>,
     /// Why it does not work.
     pub(super) trouble: String,
+    /// The last attempt to open it failed.
+    pub(super) has_failed: bool,
     /// Its program's tables are out of date: an update failed.
     pub(super) is_stale: bool,
     /// Lost VLAN tags were warned of.
@@ -116,6 +118,7 @@ impl Entry {
             working: None,
             program: None,
             trouble: NOT_OPENED.into(),
+            has_failed: false,
             is_stale: false,
             is_vlan_told: false,
             vlans: BTreeSet::new(),
@@ -145,6 +148,7 @@ impl Entry {
 
     /// Logs once that the interface is not there or not up.
     pub(super) fn wait(&mut self, why: &str) {
+        self.has_failed = false;
         if self.trouble != why {
             warn!(port = self.config.interface, "{why}");
             self.trouble = why.into();
@@ -168,6 +172,7 @@ impl Entry {
         match self.try_open(ifindex, kit) {
             Ok(working) => {
                 self.working = Some(working);
+                self.has_failed = false;
                 true
             }
             Err(trouble) => {
@@ -233,6 +238,7 @@ impl Entry {
 
     /// Logs a failure once; the port's state shows it until it works.
     fn fail(&mut self, trouble: String) {
+        self.has_failed = true;
         if self.trouble != trouble {
             warn!(port = self.config.interface, "{trouble}");
             self.trouble = trouble;

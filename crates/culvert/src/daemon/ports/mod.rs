@@ -5,12 +5,12 @@ mod entry;
 mod programs;
 mod taken;
 
-use io::{PortStats, Umem, XskRegion};
+use io::{PortStats, TooFewFrames, Umem, XskRegion};
 use mirror::Snapshot;
 use steer::device::Device;
 use steer::{Attached, Loader, StrippedTags};
 
-use crate::config::{PortConfig, Sockets};
+use crate::config::{PortConfig, Problem, Sockets};
 use crate::daemon::nat::TakenFlows;
 use crate::daemon::slots;
 use crate::daemon::steering::Steering;
@@ -42,10 +42,25 @@ pub struct Ports {
 
 /// Queues to take of a port; at least one for an interface that is not there.
 pub fn wanted_queues(config: &PortConfig) -> u32 {
-    match Device::look(&config.interface) {
-        Ok(device) => config.queues.unwrap_or(device.rx_queues).min(device.rx_queues),
-        Err(_) => config.queues.unwrap_or(1),
+    let device = Device::look(&config.interface);
+    queues_of(config, device.ok().map(|device| device.rx_queues))
+}
+
+/// The same, where it is known how many the interface has.
+pub fn queues_of(config: &PortConfig, there: Option<u32>) -> u32 {
+    match there {
+        Some(there) => config.queues.unwrap_or(there).min(there),
+        None => config.queues.unwrap_or(1),
     }
+}
+
+/// Says if so many queues cannot have rings of so many buffers: no port would open.
+pub fn rings_problem(frames: u32, queues: u32) -> Option<Problem> {
+    let TooFewFrames { needed, .. } = RINGS.share(frames, queues).err()?;
+    let wrong = format!("{queues} receive queues of all ports need at least {needed}");
+    let remedy =
+        format!("worker.frames = {}, or fewer queues (port.queues)", needed.next_power_of_two());
+    Some(Problem::new("worker.frames", &frames, wrong, remedy))
 }
 
 /// Queues of the port that has the most.
@@ -220,6 +235,12 @@ impl Ports {
             entry.steer(&self.steering);
         }
         self.entries.iter().any(|e| e.working.is_none()) && self.follow(snapshot, workers)
+    }
+
+    /// Ports whose interfaces are there and up, and that could not be opened all the same.
+    pub fn failures(&self) -> impl Iterator<Item = (&PortConfig, &str)> {
+        let failed = self.entries.iter().filter(|entry| entry.has_failed);
+        failed.map(|entry| (&entry.config, entry.trouble.as_str()))
     }
 
     /// Every port's interface, and why it does not work, if so.

@@ -9,7 +9,7 @@ pub use self::apparmor::{AppArmor, Confinement, Denial, PROFILES_DIR};
 use mirror::{Family, Link, Route, Rule};
 use steer::device::Device;
 
-use crate::config::{Config, GuardConfig, PortConfig, SourceChoice, TunConfig};
+use crate::config::{Config, GuardConfig, PortConfig, Problem, SourceChoice, TunConfig};
 use crate::report::{Policy, Port, Sa, Status};
 
 /// Everything that the checks look at.
@@ -109,8 +109,10 @@ pub enum KernelEsp {
 pub struct Configuration {
     /// The file.
     pub path: PathBuf,
-    /// What it says, or what is wrong with it.
+    /// What it says, or why it cannot be read at all.
     pub loaded: Result<Config, String>,
+    /// What is wrong with it, by itself and on this machine.
+    pub problems: Vec<Problem>,
     /// `--name`, as it was given or by default.
     pub name_asked: String,
 }
@@ -338,6 +340,7 @@ pub fn healthy() -> Facts {
         configuration: Configuration {
             path: "culvert.toml".into(),
             loaded: Ok(config),
+            problems: Vec::new(),
             name_asked: "default".into(),
         },
         network: Network {
@@ -455,6 +458,7 @@ pub fn healthy_daemon() -> Running {
             seccomp: "on".into(),
             unprivileged: false,
             workers: Vec::new(),
+            configuration: crate::report::Configuration::default(),
             warnings: Vec::new(),
         },
         ports: vec![port("wan"), port("lan")],

@@ -30,14 +30,16 @@ use super::facts::{
 use super::{policies, processes};
 use crate::client::{self, ClientError};
 use crate::command::exec;
-use crate::config::{Config, PortConfig, TunConfig};
-use crate::daemon::{self, vlan_below};
+use crate::config::{Examined, Listed, PortConfig, TunConfig};
+use crate::daemon::{self, Situation, vlan_below};
 use crate::paths;
 use crate::report::{Drops, Policy, Request, Stats};
 
 /// Looks at everything, in the calling thread's network namespace.
 pub fn facts(name: &str, path: &Path, is_unprivileged: bool) -> Facts {
-    let loaded = Config::load(path).map_err(|e| e.to_string());
+    let Examined { config, problems, .. } =
+        daemon::examine(path, &Situation::before_start(is_unprivileged));
+    let loaded = config.ok_or_else(|| Listed { path, problems: &problems }.to_string());
     let config = loaded.as_ref().ok();
     let instance = config.map_or(name, |c| c.name.as_str()).to_owned();
     let tun = config.map(|c| c.tun.clone()).unwrap_or_default();
@@ -53,7 +55,12 @@ pub fn facts(name: &str, path: &Path, is_unprivileged: bool) -> Facts {
         network: network(snapshot.ok(), trouble, &tun, configured),
         programs: programs(),
         instance: instance_facts(instance, &tun),
-        configuration: Configuration { path: path.to_owned(), loaded, name_asked: name.to_owned() },
+        configuration: Configuration {
+            path: path.to_owned(),
+            loaded,
+            problems,
+            name_asked: name.to_owned(),
+        },
     }
 }
 

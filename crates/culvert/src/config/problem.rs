@@ -1,0 +1,163 @@
+//! What is wrong with a configuration: where, what, and what would be right.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A place in a file, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The character in it.
+    pub column: usize,
+}
+
+/// A key or a value that cannot be, or that does not do what it is there for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// Where it stands; none of what the file leaves out.
+    #[serde(flatten)]
+    pub place: Option<Place>,
+    /// The key, with its table: `port[1].interface`. Empty for the file as a whole.
+    pub key: String,
+    /// Its value, as it is written; empty if the key is the problem.
+    pub value: String,
+    /// What is wrong.
+    pub wrong: Cow<'static, str>,
+    /// What would be right.
+    pub remedy: Cow<'static, str>,
+}
+
+impl Problem {
+    /// A value that no machine takes, and what would be right.
+    pub fn of_value(
+        key: impl Into<String>,
+        value: &dyn fmt::Display,
+        remedy: impl Into<Cow<'static, str>>,
+    ) -> Problem {
+        Problem::new(key, value, "this cannot be", remedy)
+    }
+
+    /// A value, what is wrong with it, and what would be right.
+    pub fn new(
+        key: impl Into<String>,
+        value: &dyn fmt::Display,
+        wrong: impl Into<Cow<'static, str>>,
+        remedy: impl Into<Cow<'static, str>>,
+    ) -> Problem {
+        let (key, value) = (key.into(), value.to_string());
+        Problem { place: None, key, value, wrong: wrong.into(), remedy: remedy.into() }
+    }
+
+    /// What it is about, as the file writes it: `worker.frames = 1000`.
+    pub fn subject(&self) -> String {
+        match (self.key.as_str(), self.value.as_str()) {
+            (key, "") => key.to_owned(),
+            (key, value) if is_bare(value) => format!("{key} = {value}"),
+            (key, value) => format!("{key} = {value:?}"),
+        }
+    }
+}
+
+/// Numbers, booleans and lists are written without quotes.
+fn is_bare(value: &str) -> bool {
+    let hex = value.strip_prefix("0x");
+    let is_hex = hex.is_some_and(|digits| u64::from_str_radix(digits, 16).is_ok());
+    let is_number = is_hex || value.parse::<i64>().is_ok() || value.parse::<u64>().is_ok();
+    is_number || value == "true" || value == "false" || value.starts_with(['[', '{'])
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.subject().as_str() {
+            "" => write!(f, "{}", self.wrong)?,
+            subject => write!(f, "{subject}: {}", self.wrong)?,
+        }
+        match self.remedy.is_empty() {
+            true => Ok(()),
+            false => write!(f, "\n  {}", self.remedy),
+        }
+    }
+}
+
+/// Problems of one file, for people: each on a line that begins as a compiler's, with the remedy below it.
+pub struct Listed<'p> {
+    /// The file.
+    pub path: &'p std::path::Path,
+    /// What is wrong with it.
+    pub problems: &'p [Problem],
+}
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        for (number, problem) in self.problems.iter().enumerate() {
+            if number > 0 {
+                writeln!(f)?;
+            }
+            match problem.place {
+                Some(Place { line, column }) => write!(f, "{path}:{line}:{column}: {problem}")?,
+                None => write!(f, "{path}: {problem}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The word of a list that is nearest to one that is not in it, if it is near enough to have been meant.
+pub fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
+    let lowered = word.to_lowercase();
+    // A third of the letters, and one of the shortest words.
+    let most = (word.chars().count() / 3).clamp(1, 3);
+    known
+        .into_iter()
+        .map(|known| (strsim::osa_distance(&lowered, &known.to_lowercase()), known))
+        .filter(|(distance, _)| *distance <= most)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
+
+/// What could have been meant by a word, in front of what there is: `did you mean "native"? There is auto, native`.
+pub fn instead(word: &str, known: &[&str]) -> String {
+    let all = known.join(", ");
+    match nearest(word, known.iter().copied()) {
+        Some(near) => format!("did you mean {near}? There is {all}"),
+        None => format!("there is {all}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_are_near_are_found_and_others_are_not() {
+        let known = ["interface", "kind", "mode", "queues", "lan", "wan"];
+        for (word, near) in [
+            ("interfce", Some("interface")),
+            ("Mode", Some("mode")),
+            ("queue", Some("queues")),
+            ("lann", Some("lan")),
+            ("colour", None),
+            ("x", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(word, known), near, "{word}");
+        }
+        assert_eq!(instead("mdoe", &["mode", "kind"]), "did you mean mode? There is mode, kind");
+    }
+
+    #[test]
+    fn values_are_quoted_as_the_file_does() {
+        let subject = |value: &str| Problem::of_value("a.b", &value, "").subject();
+        for bare in ["12", "-3", "0x1f", "true", "[0, 99]"] {
+            assert_eq!(subject(bare), format!("a.b = {bare}"));
+        }
+        for text in ["wan", "10.2.0.0", "::1", "a b", "10.2.0.1/16", "0B", "1500B", "inf"] {
+            assert_eq!(subject(text), format!("a.b = {text:?}"));
+        }
+        assert_eq!(subject(""), "a.b");
+    }
+}
