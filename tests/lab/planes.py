@@ -313,7 +313,7 @@ class Daemon:
         """SIGHUP, and waits until the daemon has read its configuration again, or refused to."""
         before = len(self.log())
         self.process.kill(signal.SIGHUP)
-        said = ("configuration reloaded", "stays as it is")
+        said = ("configuration reloaded", "configuration not reloaded")
         wait_for("a reload", lambda: any(text in self.log()[before:] for text in said))
         return self.log()[before:]
 

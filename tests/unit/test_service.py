@@ -16,6 +16,14 @@ def test_the_daemon_may_set_filters_of_its_own():
     assert {"seccomp", "@sandbox"} & set(" ".join(allowed).split()), allowed
 
 
+def test_a_reload_that_is_refused_fails():
+    """A bare signal would end well whatever the daemon says to it, and AppArmor lets the unit's program run."""
+    values = dict(re.findall(r"^(\w+)=(.*)$", SERVICE.read_text(), re.MULTILINE))
+    assert values["ExecReload"] == "@BINDIR@/culvert reload --pid $MAINPID"
+    assert values["ExecStartPre"].startswith("@BINDIR@/culvert check ") and "--offline" not in values["ExecStartPre"]
+    assert "@BINDIR@/culvert mr," in (PACKAGING / "apparmor" / "culvert").read_text()
+
+
 @pytest.mark.parametrize("name", ["web", "metrics"])
 def test_who_only_reads_has_a_user_of_its_own(name):
     """The one that the package makes and that the daemon answers, with a filter of its own and nothing to read."""

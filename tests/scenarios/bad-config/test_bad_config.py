@@ -1,8 +1,11 @@
 """A table of mistakes, and what the message must name."""
 
+import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,42 +14,93 @@ from lab.base import wait_for
 from lab.planes import culvert_binary
 from lab.traffic import assert_ping
 
-PORT = '[[port]]\ninterface = "wan"\n'
-
-#: (text, parts that the message must have)
-MISTAKES = {
-    "not-toml": ("name = ", ["line 1"]),
-    "unknown-key": ('name = "@NAME@"\ncolour = "red"\n', ["colour", "line 2"]),
-    "unknown-mode": (PORT + 'mode = "fast"\n', ["line 3", "native", "generic"]),
-    "wrong-type": ("[[port]]\ninterface = 3\n", ["line 2", "string"]),
-    "name-with-slash": ('name = "../x"\n', ["name", "../x"]),
-    "long-interface": ('[[port]]\ninterface = "interface-too-long"\n', ["port[0]", "15"]),
-    "port-twice": (PORT + PORT, ["port[1]", "wan"]),
-    "no-interface-key": ('[[port]]\nmode = "auto"\n', ["interface"]),
-    "bad-prefix": ('[guard]\nprefixes = ["10.2.0.0/33"]\n', ["10.2.0.0/33"]),
-    "bad-engine": ('[crypto]\nengine = "magic"\n', ["magic", "openssl"]),
-    "bad-mtu": ("[tun]\nmtu = 12\n", ["tun.mtu", "1280"]),
-}
+sys.path.insert(0, str(Path(__file__).parent))
+from mistakes import ACCEPTED, OF_THE_FILE, OF_THE_MACHINE  # noqa: E402
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_mistake(network, mistake):
-    text, parts = MISTAKES[mistake]
+def check(run, path, *options):
+    """`culvert check --json`: its status, and what it says."""
+    done = run(culvert_binary(), "check", "--json", "--config", path, *options)
+    assert not done.stderr, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def alone(*command):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60)
+
+
+def place(problem):
+    return (problem["line"], problem["column"]) if "line" in problem else None
+
+
+def assert_answers(said, wanted):
+    """As many problems as are wanted, in order, each at its place and with its words."""
+    assert [(place(p), p["key"]) for p in said] == [(at, key) for at, key, _ in wanted], said
+    for problem, (_, key, words) in zip(said, wanted, strict=True):
+        assert problem["wrong"] and problem["remedy"], problem
+        text = " ".join((key, problem["value"], problem["wrong"], problem["remedy"]))
+        for word in words:
+            assert word in text, (word, problem)
+
+
+@pytest.mark.parametrize("mistake", OF_THE_FILE)
+def test_mistake(tmp_path, mistake):
+    text, wanted = OF_THE_FILE[mistake]
+    path = tmp_path / "culvert.toml"
+    path.write_text(text)
+    status, said = check(alone, path, "--offline")
+    assert status == 1 and said["valid"] is False, said
+    assert_answers(said["problems"], wanted)
+    # For people: a line for each that begins as a compiler's, and the remedy below it.
+    done = alone(culvert_binary(), "check", "--offline", "--config", path)
+    assert done.returncode == 1 and not done.stdout, done
+    for problem in said["problems"]:
+        assert f"\n{path}:{problem['line']}:{problem['column']}: " in done.stderr, done.stderr
+        assert problem["remedy"] in done.stderr, done.stderr
+
+
+def test_run_and_check_say_the_same(network):
+    """What one of them refuses the other refuses, with the same problems, and nothing is left half set up."""
+    net = network()
+    host, daemon = net.gwa.host, net.gwa.daemon
+    run = lambda *command: host.run(*command, check=False)  # noqa: E731
+    links, rules = host.ip("-o", "link").stdout, host.ip("rule").stdout
+    for mistake, (text, wanted) in {**OF_THE_FILE, **OF_THE_MACHINE}.items():
+        daemon.write_config(text)
+        status, said = check(run, daemon.config)
+        assert status == 1, (mistake, said)
+        if mistake in OF_THE_MACHINE:
+            assert_answers(said["problems"], wanted)
+            # Another machine may have it.
+            alone_status, _ = check(run, daemon.config, "--offline")
+            assert alone_status == int(mistake == "of-the-file-too"), mistake
+        started = run("timeout", "20", culvert_binary(), "run", "--config", daemon.config)
+        assert started.returncode == 1, (mistake, started)
+        told = [line for line in started.stderr.splitlines() if line.startswith(f"{daemon.config}:")]
+        assert len(told) == len(said["problems"]), (mistake, started.stderr)
+        for problem, line in zip(said["problems"], told, strict=True):
+            assert problem["wrong"] in line, (mistake, line)
+            assert problem["key"] in line, (mistake, line)
+    assert host.ip("-o", "link").stdout == links
+    assert host.ip("rule").stdout == rules
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_run_takes_what_check_accepts(network, case):
+    text, wanted = ACCEPTED[case]
     net = network()
     daemon = net.gwa.daemon
-    daemon.write_config(text)
-    links = net.gwa.host.ip("-o", "link").stdout
-    for command in ("check", "run"):
-        done = net.gwa.host.run(
-            culvert_binary(), command, "--config", daemon.config, check=False
-        )
-        message = done.stdout + done.stderr
-        assert done.returncode not in (0, 101), (command, message)
-        assert str(daemon.config) in message, message
-        for part in parts:
-            assert part in message, (command, part, message)
-    assert net.gwa.host.ip("-o", "link").stdout == links
-    assert net.gwa.host.ip("rule").stdout.count("lookup") == 3
+    daemon.write_config('name = "@NAME@"\n' + text)
+    run = lambda *command: daemon.host.run(*command, check=False)  # noqa: E731
+    status, said = check(run, daemon.config)
+    assert status == 0 and said["valid"], said
+    assert [w["key"] for w in said["warnings"]] == [key for key, _ in wanted], said
+    for warning, (_, words) in zip(said["warnings"], wanted, strict=True):
+        for word in words:
+            assert word in warning["wrong"] + " " + warning["remedy"], warning
+    daemon.start()
+    for _, words in wanted:
+        assert words[0] in daemon.log(), daemon.log()
 
 
 def test_another_name_than_the_configurations(network):

@@ -35,7 +35,7 @@ def is_built_in(tmp_path):
     file = tmp_path / "culvert.toml"
     file.write_text('[[port]]\ninterface = "wan"\n' + device(DEVICES["openssl"][0]))
     found = subprocess.run(
-        [culvert_binary(), "check", "--config", file], capture_output=True, text=True, timeout=20
+        [culvert_binary(), "check", "--offline", "--config", file], capture_output=True, text=True, timeout=20
     )
     if "Cargo feature cryptodev" in found.stdout + found.stderr:
         pytest.skip("built without the feature cryptodev")

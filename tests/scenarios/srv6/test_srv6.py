@@ -90,7 +90,7 @@ def test_a_vpn_of_two_tables(network):
     # Nor anybody else, while no interface is named.
     config = net.gwb.daemon.config.read_text()
     net.gwb.daemon.write_config(config.replace('domain = ["wan"]', ""))
-    assert "warning: srv6: no interface is inside the domain" in net.gwb.daemon.culvert("check", "--config", net.gwb.daemon.config).stdout
+    assert "srv6: no interface is inside the domain" in net.gwb.daemon.culvert("check", "--config", net.gwb.daemon.config).stdout
     assert "srv6: no interface is inside the domain" in net.gwb.daemon.reload()
     assert any("srv6: no interface" in warning for warning in net.gwb.daemon.json("status")["warnings"])
     assert ping(net.client, t.SERVER4, count=2)["received"] == 0
