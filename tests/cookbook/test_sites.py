@@ -1,5 +1,7 @@
 """Recipes for two sites whose policies say what is protected."""
 
+from pathlib import Path
+
 from lab import topology as t
 from lab.base import wait_for
 from lab.capture import Capture, kinds
@@ -18,6 +20,30 @@ def suites(gateway):
 def test_site_to_site(network, name):
     cooked = Cooked(network, name)
     net = cooked.follow()
+    cooked.reach((net.client, t.SERVER4), (net.server, t.CLIENT4), (net.client, t.SERVER6), (net.server, t.CLIENT6))
+    cooked.carry(net.client, net.server, t.SERVER4, "net")
+    cooked.well(WHY)
+
+
+@recipe("post-quantum", "culvert6")
+def test_post_quantum(network, name):
+    cooked = Cooked(network, name)
+    net = cooked.follow()
+    cooked.reach((net.client, t.SERVER4), (net.server, t.CLIENT4), (net.client, t.SERVER6), (net.server, t.CLIENT6))
+    assert "CURVE_25519/KE1_ML_KEM_768" in net.gwa.swan.swanctl("--list-sas").stdout
+    cooked.carry(net.client, net.server, t.SERVER4, "net")
+    # The child's own keys, since it was rekeyed.
+    child = net.gwa.swan.children("net")[-1]
+    assert [child[key] for key in ("dh-group", "ake1")] == ["CURVE_25519", "ML_KEM_768"], child
+    cooked.well(WHY)
+
+
+@recipe("many-cores", "culvert+libipsec", "culvert")
+def test_many_cores(network, name):
+    cooked = Cooked(network, name)
+    net = cooked.follow()
+    tasks = Path(f"/proc/{net.gwa.daemon.process.pid}/task").iterdir()
+    assert {"culvert-work0", "culvert-crypto0"} <= {(task / "comm").read_text().strip() for task in tasks}
     cooked.reach((net.client, t.SERVER4), (net.server, t.CLIENT4), (net.client, t.SERVER6), (net.server, t.CLIENT6))
     cooked.carry(net.client, net.server, t.SERVER4, "net")
     cooked.well(WHY)
