@@ -317,13 +317,14 @@ def test_an_old_picture_is_seen(pictures, tmp_path):
     source.write_text(source.read_text().replace('label="out"', 'label="exit"'))
     (tmp_path / "threads.dot").unlink()
     (tmp_path / "new.dot").write_text("digraph new { a -> b }\n")
+    (tmp_path / "screen.svg").write_text("<svg></svg>")
     faults = pictures.faults(tmp_path)
     assert [fault.split()[0] for fault in faults] == ["new.svg", "packet.svg", "threads.svg:"]
 
 
 def test_pictures_have_both_modes_and_are_small(pictures):
-    for picture in pictures.PICTURES.glob("*.svg"):
-        text = picture.read_text()
+    for source in pictures.PICTURES.glob("*.dot"):
+        text = source.with_suffix(".svg").read_text()
         assert "prefers-color-scheme: dark" in text
         assert not re.search(r'(fill|stroke)="', text)
         assert len(text) < pictures.MOST_BYTES
