@@ -1,9 +1,14 @@
-"""The recipe for containers, as compose.yaml says, by unshare and setpriv, which do what a runtime does before it starts the programs."""
+"""The recipe for containers, as compose.yaml says: by unshare and setpriv, which do what a runtime does before it starts the programs; and
+by Podman, where it is installed, on this machine's root file system in place of an image."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
+import pytest
 import yaml
 from lab import topology as t
+from lab.planes import culvert_binary
 from lab.recipe import COOKBOOK, Cooked, recipe
 
 COMPOSE = yaml.safe_load((COOKBOOK / "containers" / "compose.yaml").read_text())
@@ -24,6 +29,20 @@ shift
 exec "$@"
 """
 
+#: The runtime takes no mixture of control groups: here it sees one kind.
+ONE_KIND = """\
+umount -R /sys/fs/cgroup 2>/dev/null
+mount -t cgroup2 none /sys/fs/cgroup && exec "$@"
+"""
+
+#: Limits that this process may set, whatever its own are.
+LIMITS = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
+PODMAN = [
+    "unshare", "--mount", "sh", "-c", ONE_KIND, "sh", "podman", "--runtime", "/usr/bin/crun", "run", "--rm", *LIMITS,
+    "--network", "host", "--no-hosts", "--cgroups=disabled", "--cgroupns=host", "--cap-drop", "all",
+    "--security-opt", "no-new-privileges", "--tmpfs", "/run:notmpcopyup", "--tmpfs", "/tmp:notmpcopyup",
+]  # fmt: skip
+
 
 def added(service):
     assert COMPOSE["services"][service]["cap_drop"] == ["ALL"]
@@ -35,6 +54,31 @@ def by_unshare(service, host):
     limits = ",".join(["-all", *(f"+{name.lower()}" for name in added(service))])
     folder = host.lab.tmp / f"of-{service}"
     return ["unshare", "--mount", "sh", "-c", APART, "sh", folder, "setpriv", f"--bounding-set={limits}", "--inh-caps=-all", "--no-new-privs"]
+
+
+def by_podman(service, host):
+    """The same by a runtime. The machine's root file system stands for the image, and what is written there is gone afterwards."""
+    name = f"{host.lab.run_id}-{service}"
+    host.lab.at_close(lambda: subprocess.run([*PODMAN[: PODMAN.index("run")], "rm", "--force", name], capture_output=True, check=False))
+    shared = ["/run/culvert", host.lab.tmp, culvert_binary().parent]
+    volumes = [f"{path}:{path}" for path in shared]
+    volumes += [f"{host.etc}/{file}:/etc/{file}" for file in ("swanctl", "strongswan.conf")]
+    of_daemon = []
+    if service == "culvert":
+        [(key, value)] = COMPOSE["services"][service]["environment"].items()
+        volumes.append(f"/proc/sys/net:{value}/net")
+        # Podman 4.3's own profile forbids bpf(2), whatever capabilities there are.
+        of_daemon = ["--security-opt", "seccomp=unconfined", "--device", "/dev/net/tun", "--env", f"{key}={value}", "--env", "NO_COLOR=1"]
+    capabilities = [word for name in added(service) for word in ("--cap-add", name)]
+    return [*PODMAN, "--name", name, *capabilities, *of_daemon, *(word for v in volumes for word in ("--volume", v)), "--rootfs", "/:O"]
+
+
+def no_podman():
+    """Why Podman runs nothing here; an empty text when it does."""
+    if not (shutil.which("podman") and shutil.which("crun")):
+        return "podman or crun is not installed"
+    done = subprocess.run([*PODMAN, "--rootfs", "/:O", "true"], capture_output=True, text=True, timeout=60)
+    return done.stderr.strip() if done.returncode else ""
 
 
 def test_the_pod_has_what_the_services_have():
@@ -79,4 +123,13 @@ def comes_back(cooked):
 def test_containers(network, name):
     cooked = carried(network, name, by_unshare)
     cooked.net.gwa.daemon.kill9()
+    comes_back(cooked)
+
+
+@recipe("containers", "culvert+libipsec")
+def test_by_podman(network, name):
+    if missing := no_podman():
+        pytest.skip(missing)
+    cooked = carried(network, name, by_podman)
+    assert cooked.net.gwa.daemon.stop() == 0
     comes_back(cooked)

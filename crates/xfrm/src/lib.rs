@@ -91,4 +91,4 @@ pub use database::{
 };
 pub use failure::Failure;
 pub use kernel::{Bypass, Kernel, KernelEvent, KernelEvents, KernelSad};
-pub use server::{Handed, Server, ServerLimits};
+pub use server::{Handed, Server, ServerLimits, peer_uid};

@@ -67,3 +67,11 @@ def test_without_that_folder_it_says_what_it_cannot_write(network):
     said = process.output()
     assert "/proc/sys/net/ipv4/conf/culvert0/" in said and "Read-only file system" in said, said
     assert "CULVERT_PROC_SYS" in said, said
+
+
+def test_commands_from_outside_of_its_processes_are_answered(network):
+    """A container has process ids of its own, in which a command of the host has none."""
+    daemon = network().gwa.daemon
+    daemon.wrapper = ["unshare", "--pid", "--fork", "--kill-child"]
+    daemon.start()
+    assert daemon.json("sa") == []

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use dataplane::Waker;
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{RecvFlags, recv};
 use rustix::process::Uid;
 use tracing::{debug, warn};
+use xfrm::peer_uid;
 
 use super::confinement::Confinement;
 use crate::report::{NotAllowed, Request};
@@ -187,7 +187,7 @@ impl Asker {
     fn converse(&self, mut stream: UnixStream, door: &dyn Door) -> io::Result<()> {
         stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
         stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
-        if !door.admits(socket_peercred(&stream)?.uid) {
+        if !door.admits(Uid::from_raw(peer_uid(stream.as_fd())?)) {
             // Nobody is waited for; but with something unread the refusal would be lost.
             let _ = recv(&stream, &mut [0; REQUEST_MAX_LEN as usize], RecvFlags::DONTWAIT);
             return stream.write_all(not_allowed(door.refusal()).as_bytes());

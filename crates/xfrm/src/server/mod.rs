@@ -27,6 +27,7 @@ use crate::database::{Change, Database, Flush, Group, Output};
 use crate::shim_protocol::{MAX_DATAGRAM_LEN, records};
 
 pub use handed::Handed;
+pub use socket::peer_uid;
 
 /// Limits of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -68,11 +68,12 @@ pub(super) fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// The user id of the process at the other end, when it connected.
+/// The user id of the process at the other end, when it connected. It may be in another PID namespace, as a container's
+/// is: then its process id is 0 here, for which rustix has no type.
 ///
 /// # Errors
 /// Not a Unix socket.
-pub(super) fn peer_uid(fd: BorrowedFd<'_>) -> io::Result<u32> {
+pub fn peer_uid(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size::<libc::ucred>();
     // SAFETY: both pointers are to live variables, and the length is that of the first.
