@@ -108,6 +108,7 @@ def test_another_name_than_the_configurations(network):
     for command in ("check", "run"):
         done = daemon.host.run(culvert_binary(), command, "--config", daemon.config, "--name", "other", check=False)
         assert done.returncode == 1 and "--name other" in done.stderr and daemon.name in done.stderr, done
+        assert f"{daemon.config}:2:8: name = " in done.stderr, done
 
 
 def test_missing_file(network):

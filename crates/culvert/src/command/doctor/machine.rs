@@ -3,7 +3,9 @@
 use super::facts::{Facts, KernelEsp, Machine, Trial};
 use super::finding::{Finding, Outcome};
 use crate::cli::EngineChoice;
+use crate::command::events::time_text;
 use crate::config::Problem;
+use crate::report::Status;
 
 /// All of them.
 pub fn check(facts: &Facts) -> Vec<Finding> {
@@ -271,6 +273,9 @@ fn configuration(facts: &Facts) -> Vec<Finding> {
     };
     let mut findings: Vec<Finding> =
         configuration.problems.iter().map(|problem| refused(&path, problem)).collect();
+    if let Some(Ok(running)) = &facts.instance.daemon {
+        findings.extend(not_followed(&running.status));
+    }
     let asked = &configuration.name_asked;
     if asked != DEFAULT_NAME && *asked != config.name {
         findings.push(Finding::warning(
@@ -302,6 +307,35 @@ fn configuration(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
+/// What of the file the running daemon has not taken.
+fn not_followed(status: &Status) -> Vec<Finding> {
+    let (check, told) = ("config", &status.configuration);
+    let refused = told.refusal.iter().map(|refusal| {
+        Finding::warning(
+            check,
+            format!(
+                "the daemon refused the file at {} UTC: {}",
+                time_text(refusal.time_ms),
+                refusal.why
+            ),
+            "it runs with the configuration of before, and a restart takes the file as it is now",
+            format!(
+                "culvert check --config {}; then: culvert reload --name {}",
+                told.file, status.name
+            ),
+        )
+    });
+    let waiting = (!told.waits_for_restart.is_empty()).then(|| {
+        Finding::warning(
+            check,
+            format!("keys that wait for a restart: {}", told.waits_for_restart.join(", ")),
+            "the daemon runs with their values of before",
+            "systemctl restart culvert; no SA is lost",
+        )
+    });
+    refused.chain(waiting).collect()
+}
+
 /// A problem that `culvert check` has, too.
 fn refused(path: &dyn std::fmt::Display, problem: &Problem) -> Finding {
     let place = problem.place.map(|place| format!(":{}:{}", place.line, place.column));
@@ -316,9 +350,10 @@ fn refused(path: &dyn std::fmt::Display, problem: &Problem) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::{Failed, healthy};
+    use super::super::facts::{Failed, healthy, healthy_daemon};
     use super::super::rows::{Row, assert_rows};
     use super::*;
+    use crate::report::Refusal;
 
     fn failed(text: &str) -> Trial {
         Err(Failed { text: text.into(), not_permitted: false })
@@ -405,6 +440,27 @@ mod tests {
                 "config",
                 Problem,
                 &["worker.frames = 1024: too few", "does not start", "write 4096"],
+            ),
+            (
+                |f| {
+                    let mut running = healthy_daemon();
+                    let refusal = Refusal { time_ms: 0, why: "culvert.toml:3:8: ...".into() };
+                    running.status.configuration.refusal = Some(refusal);
+                    f.instance.daemon = Some(Ok(running));
+                },
+                "config",
+                Warning,
+                &["refused the file at 00:00:00", "toml:3:8", "culvert reload --name gwa"],
+            ),
+            (
+                |f| {
+                    let mut running = healthy_daemon();
+                    running.status.configuration.waits_for_restart = vec!["tun.mtu".into()];
+                    f.instance.daemon = Some(Ok(running));
+                },
+                "config",
+                Warning,
+                &["wait for a restart: tun.mtu", "systemctl restart"],
             ),
             (|f| f.configuration.name_asked = "gwb".into(), "config", Warning, &["gwb", "gwa"]),
             (
