@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fmt::Display;
 
 use dataplane::{Binding, Vti};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 
 use super::limit::{LimitConfig, Names};
 use super::problem::Problem;
@@ -65,8 +65,8 @@ impl Config {
             found.add("nat.flows", &self.nat.flows, "between 1024 and 16777216");
         }
         let level = &self.log.level;
-        let wrong = not_a_level(level)
-            .or(EnvFilter::builder().parse(level).is_err().then_some(level.as_str()));
+        let wrong =
+            not_a_level(level).or(level.parse::<Targets>().is_err().then_some(level.as_str()));
         if let Some(word) = wrong {
             let remedy = "error, warn, info, debug, trace or off, or a filter such as culvert::daemon=debug,info";
             found.add("log.level", &word, remedy);

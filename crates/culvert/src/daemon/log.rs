@@ -15,11 +15,12 @@ use std::time::{Duration, Instant};
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber, warn};
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
 use tracing_subscriber::fmt::format::{Format, JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::registry::{LookupSpan, Registry};
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// How often the same line may be written.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -36,20 +37,21 @@ static LIMITER: OnceLock<Limiter> = OnceLock::new();
 /// # Errors
 /// The level is none.
 pub fn init(level: &str, json: bool) -> Result<(), ParseError> {
-    let filter = EnvFilter::builder().parse(level)?;
+    let filter: Targets = level.parse()?;
+    let most = Layer::<Registry>::max_level_hint(&filter).unwrap_or(LevelFilter::TRACE);
     let limiter = LIMITER.get_or_init(Limiter::default);
     // A line that cannot be written (a terminal that is closed, a full disk) is lost, and nobody to be told of it.
     let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(most)
         .with_writer(std::io::stderr)
         .log_internal_errors(false);
     if json {
         let format = Limited { format: Format::default().json(), is_json: true, limiter };
-        builder.fmt_fields(JsonFields::new()).event_format(format).init();
+        builder.fmt_fields(JsonFields::new()).event_format(format).finish().with(filter).init();
     } else {
         let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
         let format = Limited { format: Format::default(), is_json: false, limiter };
-        builder.with_ansi(is_terminal).event_format(format).init();
+        builder.with_ansi(is_terminal).event_format(format).finish().with(filter).init();
     }
     Ok(())
 }
