@@ -18,6 +18,8 @@ CARGO  ?= cargo
 PYTHON ?= /usr/bin/python3
 BINARY  = target/release/culvert
 PRELOAD = target/release/libculvert_preload.so
+# What of it is built together: Cargo then chooses the same features whoever asks.
+PROGRAMS = -p culvert -p culvert-preload
 # With the simulated gateway built in.
 RTL     = target/rtl/culvert
 # What the operator adds to the IKE daemon's AppArmor profile; never put in place by us.
@@ -28,7 +30,7 @@ CHECKS = format shell crate-graph audit clippy docs unit models lab fuzz-smoke i
     package scenarios hdl-full cosim-full fuzz-smoke-full scenarios-full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build deb demo compare test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite strongswan-suite6 \
+.PHONY: help setup setup-demo build deb demo compare test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite strongswan-suite6 \
     build-rtl rtl-scenario dpdk-suite interop attacks charon6 strongswan-gm package-test web-test cryptodev-test cosim-record $(CHECKS)
 
 help: ## this list
@@ -42,10 +44,14 @@ help: ## this list
 setup: ## install what is missing (Debian 12, as root)
 	@scripts/setup
 
-build: setup ## release build of the daemon and the preload library
-	$(CARGO) build --locked --release -p culvert -p culvert-preload
+setup-demo:
+	@scripts/setup --demo
 
-deb: build ## a package of it for Debian, in build/deb
+build: setup-demo ## release build of the daemon and the preload library
+	@[ -x $(BINARY) ] || echo "Compiling culvert and 180 crates that it uses: two to three minutes on two cores, once. The last, culvert itself, takes one of them."
+	$(CARGO) build --locked --release $(PROGRAMS)
+
+deb: setup build ## a package of it for Debian, in build/deb
 	@scripts/deb
 
 demo: $(if $(filter rtl,$(DEVICE)),build-rtl,build) ## four hosts, two gateways, one tunnel, all figures; KEEP=1 leaves it up; DEVICE=rtl; CELL=1 to 4: small cells; PORTS=packet or unprivileged, ENCAP=1
@@ -68,13 +74,14 @@ compare: $(if $(CULVERT),,build) ## one table: culvert beside the kernel, libips
 	@CULVERT='$(or $(CULVERT),$(CURDIR)/$(BINARY))' $(PYTHON) demo/compare.py $(if $(COLUMNS),--columns $(COLUMNS)) \
 	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(filter 1 yes true,$(JSON)),--json)
 
-build-rtl: build ## the same with the gateway in hardware, simulated, as a device: target/rtl/culvert
+build-rtl: setup build ## the same with the gateway in hardware, simulated, as a device: target/rtl/culvert
 	@$(MAKE) -C hdl tools
-	CULVERT_COSIM=quick $(CARGO) build --locked --release -p culvert --features rtl
+	@[ -x $(RTL) ] || echo "Compiling the simulated gateway, and culvert with its driver; all other crates are those of \`make build\`."
+	CULVERT_COSIM=quick $(CARGO) build --locked --release $(PROGRAMS) --features culvert/rtl
 	@install -D -m 0755 -t $(dir $(RTL)) $(BINARY) $(PRELOAD)
-	@$(CARGO) build --locked --release -p culvert
+	@$(CARGO) build --locked --release $(PROGRAMS)
 
-rtl-scenario: $(if $(CULVERT),,build-rtl) ## a tunnel's packets through the simulated gateway in hardware
+rtl-scenario: $(if $(CULVERT),,setup build-rtl) ## a tunnel's packets through the simulated gateway in hardware
 	@scripts/fetch-charon6
 	@CULVERT='$(or $(CULVERT),$(CURDIR)/$(RTL))' CULVERT_REQUIRE=1 $(PYTHON) -m pytest -c tests/pytest.ini tests/scenarios/offload-rtl
 
@@ -95,41 +102,41 @@ $(CHECKS):
 	@ONLY='$(ONLY)' .ci/run $@
 
 # Of this one and of `interop` `make test` runs a sample.
-strongswan-suite: build ## strongSwan's own scenarios; ONLY=ikev2/net2net-psk SAMPLE=1 JOBS=10
+strongswan-suite: setup build ## strongSwan's own scenarios; ONLY=ikev2/net2net-psk SAMPLE=1 JOBS=10
 	@scripts/fetch-strongswan-suite
 	@PYTHONPATH=tests $(PYTHON) -m strongswan $(ONLY) \
 	    $(if $(filter 1 yes true,$(SAMPLE)),--sample) $(if $(JOBS),--jobs $(JOBS))
 
-strongswan-suite6: $(if $(CULVERT),,build) ## strongSwan 6's own scenarios of SAs per CPU, in a guest, after make kernel VERSION=7.2
+strongswan-suite6: $(if $(CULVERT),,setup build) ## strongSwan 6's own scenarios of SAs per CPU, in a guest, after make kernel VERSION=7.2
 	@scripts/fetch-charon6
 	@scripts/fetch-strongswan-suite6
 	@CULVERT_KERNEL=$(or $(KERNEL),build/kernel/linux-7.2) PYTHONPATH=tests $(PYTHON) -m strongswan --charon6 $(ONLY)
 
-dpdk-suite: $(if $(CULVERT),,build) ## the packet tests of DPDK's gateway; ONLY=trs_ipv6opts
+dpdk-suite: $(if $(CULVERT),,setup build) ## the packet tests of DPDK's gateway; ONLY=trs_ipv6opts
 	@scripts/fetch-dpdk-suite
 	@PYTHONPATH=tests $(PYTHON) -m dpdk $(ONLY)
 
 kernel: ## Linux as a test peer, VERSION=6.12 or 7.2, from Debian's source; PREBUILT=1 Debian's own
 	@tests/kernel/build $(if $(filter 1 yes true,$(PREBUILT)),--prebuilt,$(or $(VERSION),6.12))
 
-interop: $(if $(CULVERT),,build) ## culvert against Linux's ESP, after make kernel; ONLY=text KERNEL=path
+interop: $(if $(CULVERT),,setup build) ## culvert against Linux's ESP, after make kernel; ONLY=text KERNEL=path
 	@tests/interop/run $(if $(ONLY),--only '$(ONLY)') $(if $(KERNEL),--kernel '$(KERNEL)')
 
 # One after the other: some fill tables of Linux's that all namespaces share.
-attacks: $(if $(CULVERT),,build) ## attacks on every side of it, some twenty minutes; ONLY=text SEED=number
+attacks: $(if $(CULVERT),,setup build) ## attacks on every side of it, some twenty minutes; ONLY=text SEED=number
 	@CULVERT='$(or $(CULVERT),$(CURDIR)/$(BINARY))' CULVERT_REQUIRE=1 $(if $(SEED),CULVERT_ATTACK_SEED=$(SEED)) \
 	    $(PYTHON) -m pytest -c tests/pytest.ini tests/attacks $(if $(ONLY),-k '$(ONLY)') --durations=5
 
-kernel-test: $(if $(CULVERT),,build) ## culvert beside the kernel, after make kernel; ONLY=text SAMPLE=1 KERNEL=path
+kernel-test: $(if $(CULVERT),,setup build) ## culvert beside the kernel, after make kernel; ONLY=text SAMPLE=1 KERNEL=path
 	@tests/kernel/test $(if $(ONLY),--only '$(ONLY)') $(if $(KERNEL),--kernel '$(KERNEL)') \
 	    $(if $(filter 1 yes true,$(SAMPLE)),--sample) $(if $(RANDOM_SETS),--random $(RANDOM_SETS))
 
-charon6: $(if $(CULVERT),,build) ## culvert under strongSwan 6 of Debian testing, SAs for each worker too
+charon6: $(if $(CULVERT),,setup build) ## culvert under strongSwan 6 of Debian testing, SAs for each worker too
 	@scripts/fetch-charon6
 	@CULVERT_REQUIRE=1 $(if $(wildcard build/kernel/linux-7.2),CULVERT_KERNEL=build/kernel/linux-7.2) \
 	    $(PYTHON) -m pytest -c tests/pytest.ini tests/scenarios/charon6
 
-strongswan-gm: $(if $(CULVERT),,build) ## a plugin by which charon negotiates SM4 and SM3, and its scenario
+strongswan-gm: $(if $(CULVERT),,setup build) ## a plugin by which charon negotiates SM4 and SM3, and its scenario
 	@scripts/strongswan-gm
 	@CULVERT_REQUIRE=1 $(if $(wildcard build/kernel/linux-7.2),CULVERT_KERNEL=build/kernel/linux-7.2) \
 	    $(PYTHON) -m pytest -c tests/pytest.ini tests/scenarios/sm4
@@ -139,7 +146,7 @@ package-test: deb ## the package on a Debian with systemd: installed, upgraded u
 	@scripts/fetch-machine
 	@CULVERT='$(CURDIR)/$(BINARY)' CULVERT_REQUIRE=1 $(PYTHON) -m pytest -c tests/pytest.ini tests/package
 
-web-test: $(if $(CULVERT),,build) ## the web page in headless Chromium: numbers, forms, keyboard, looks
+web-test: $(if $(CULVERT),,setup build) ## the web page in headless Chromium: numbers, forms, keyboard, looks
 	@dpkg -s chromium chromium-driver python3-selenium >/dev/null 2>&1 || \
 	    apt-get install --yes --no-install-recommends chromium chromium-driver python3-selenium
 	@scripts/fetch-axe
@@ -161,7 +168,7 @@ fuzz: ## fuzz every target for SECONDS (default 300) each
 bench: setup ## all benchmarks and a report in bench/reports; QUICK=1 CPU=core
 	@if [ "$$(id -u)" = 0 ]; then bench/peer/build || true; \
 	else echo "not root: without the comparison to DPDK's gateway"; fi
-	$(CARGO) build --locked --release -p culvert -p culvert-preload -p culvert-bench
+	$(CARGO) build --locked --release $(PROGRAMS) -p culvert-bench
 	@$(BINARY)-bench all $(if $(filter 1 yes true,$(QUICK)),--quick) $(if $(CPU),--cpu $(CPU)) \
 	    --report bench/reports --command 'make bench$(if $(QUICK), QUICK=1)$(if $(CPU), CPU=$(CPU))'
 

@@ -183,6 +183,7 @@ impl LiveNumbers {
     }
 
     /// Counts one packet of `len_bytes` at wall-clock second `now_s`; the owner's call.
+    #[inline]
     pub fn count(&self, len_bytes: u64, now_s: u64) {
         // One writer: a load and a store, not a locked read-modify-write.
         let add = |c: &AtomicU64, n: u64| c.store(c.load(Relaxed).wrapping_add(n), Relaxed);

@@ -45,6 +45,7 @@ impl<'a> ReplayWindow<'a> {
     }
 
     /// The highest number accepted so far.
+    #[inline]
     pub fn edge(&self) -> u64 {
         self.live.edge().load(Relaxed)
     }

@@ -92,6 +92,7 @@ impl Geometry {
     }
 
     /// The whole packet on the wire, from its IP header to its end.
+    #[inline]
     pub fn sealed_len(&self, visible_len: usize, payload_len: usize) -> usize {
         self.headroom() + visible_len + self.text_len(payload_len) + usize::from(self.behind_len)
     }

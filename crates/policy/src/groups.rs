@@ -273,6 +273,7 @@ pub(crate) struct Group<A> {
 pub(crate) type Groups<A> = Arc<[Group<A>]>;
 
 /// The policy that decides about a packet.
+#[inline]
 pub(crate) fn find<'v, A: Ends>(
     groups: &[Group<A>],
     seeds: &Seeds,

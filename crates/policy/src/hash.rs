@@ -19,6 +19,7 @@ pub(crate) struct Tag(u32);
 
 impl Tag {
     /// From a hash. Zero and all ones are left to the index, for places without an entry.
+    #[inline]
     pub(crate) fn new(hash: u64) -> Tag {
         Tag(((hash >> 32) as u32).clamp(1, u32::MAX - 1))
     }
@@ -40,6 +41,7 @@ impl Seeds {
     }
 
     /// What an arriving packet names.
+    #[inline]
     pub(crate) fn inbound(&self, dst: IpAddr, spi: u32, protocol: u8) -> Tag {
         let [a, b, c, d] = self.0;
         Tag::new(match dst {
@@ -56,6 +58,7 @@ impl Seeds {
     }
 
     /// What a template asks for.
+    #[inline]
     pub(crate) fn outbound(&self, dst: IpAddr, reqid: u32, if_id: u32) -> Tag {
         let [a, b, c, d] = self.0;
         Tag::new(match dst {
@@ -73,6 +76,7 @@ impl Seeds {
 
     /// A policy's key of IPv4: both networks in one word; the XFRM interface and the mark; the
     /// protocol and the ports.
+    #[inline]
     pub(crate) fn policy_v4(&self, networks: u64, scope: u64, upper: u64) -> Tag {
         let [a, b, c, d] = self.0;
         let rest = scope ^ upper.wrapping_mul(c | 1);
@@ -80,6 +84,7 @@ impl Seeds {
     }
 
     /// As [`policy_v4`](Seeds::policy_v4), of IPv6.
+    #[inline]
     pub(crate) fn policy_v6(&self, src: u128, dst: u128, scope: u64, upper: u64) -> Tag {
         let [a, b, c, d] = self.0;
         let src = mix((src >> 64) as u64 ^ a, src as u64 ^ b);

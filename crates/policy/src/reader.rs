@@ -235,6 +235,7 @@ impl<S> Reader<S> {
     /// which of them there are, not their states. Whoever keeps an SA for a flow also has to look
     /// at [`SaEntry::state`]: one that was valid when it was chosen and is no longer may have to
     /// give way to a younger one.
+    #[inline]
     pub fn stamp(
         &self,
         direction: Direction,

@@ -8,6 +8,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 /// The sum of a slice. A slice of odd length counts as if one zero byte followed, so of several
 /// slices only the last may be odd.
+#[inline]
 pub fn sum(bytes: &[u8]) -> u16 {
     // Words are added in native byte order: ones-complement addition commutes with swapping the
     // bytes (RFC 1071 §2 (B)), so one swap at the end is enough. 32-bit words go into 64-bit

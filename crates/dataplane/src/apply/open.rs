@@ -168,7 +168,10 @@ impl InboundSas {
             Some(sa_index) => reader.inbound_sa_at(sa_index, (flow.dst(), spi, protocol::ESP), 0),
             None => None,
         };
-        let found = found.or_else(|| self.find(flow, spi, view));
+        let found = match found {
+            Some(found) => Some(found),
+            None => self.find(flow, spi, view),
+        };
         let (handle, sa) = usable(view, found)?;
         let Span { start, len } = packet.span;
         let esp = Span { start: start + offset, len: len - offset };

@@ -53,6 +53,7 @@ pub(crate) struct Translation {
 
 impl Nat {
     /// Of a packet that arrives.
+    #[inline]
     pub(super) fn of(view: &View, packet: &[u8], h: &Headers, entry: &Entry<'_>) -> Nat {
         let Some(bindings) = &view.nat else { return Nat::Off };
         let ifindex = match entry {

@@ -65,6 +65,7 @@ impl Opening {
     /// may have changed on the way. Headers as they were stand behind that.
     ///
     /// Returns `None`, perhaps half done, if the packet is not what [`Sa::open_ah`] saw.
+    #[inline]
     pub fn blank(&self, buf: &mut [u8], h: Fields) -> Option<()> {
         let icv_len = self.shape.icv_len();
         let packet_len = self.esp.len.checked_sub(icv_len)?;

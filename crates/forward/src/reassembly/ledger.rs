@@ -24,16 +24,19 @@ impl Ledger {
     }
 
     /// Packets and fragments of a source.
+    #[inline]
     pub(super) fn charge(&self, src: IpAddr) -> usize {
         self.0.get(&src).map_or(0, |account| account.charge)
     }
 
     /// A source's oldest packet.
+    #[inline]
     pub(super) fn oldest(&self, src: IpAddr) -> Option<usize> {
         self.0.get(&src).map(|account| account.oldest)
     }
 
     /// So many fragments more.
+    #[inline]
     pub(super) fn add(&mut self, src: IpAddr, count: usize) {
         if let Some(account) = self.0.get_mut(&src) {
             account.charge += count;
@@ -41,6 +44,7 @@ impl Ledger {
     }
 
     /// So many fragments less.
+    #[inline]
     pub(super) fn take(&mut self, src: IpAddr, count: usize) {
         if let Some(account) = self.0.get_mut(&src) {
             account.charge -= count;
@@ -48,6 +52,7 @@ impl Ledger {
     }
 
     /// A new packet.
+    #[inline]
     pub(super) fn enter<M>(&mut self, src: IpAddr, at: usize, packets: &mut Packets<M>) {
         let Some(account) = self.0.get_mut(&src) else {
             self.0.insert(src, Account { charge: 1, oldest: at, newest: at });
@@ -60,6 +65,7 @@ impl Ledger {
     }
 
     /// A packet that goes.
+    #[inline]
     pub(super) fn leave<M>(&mut self, src: IpAddr, at: usize, packets: &mut Packets<M>) {
         let packet = packets.at(at);
         let (older, newer) = (packet.older_of_source, packet.newer_of_source);
