@@ -50,7 +50,7 @@ pub enum SteerError {
     /// There are no links at tc ingress.
     #[error(
         "{interface}: the program of a port of packet sockets could not be attached: {reason}; it needs \
-         Linux 6.6 or later (tcx): use kind = \"interface\""
+         Linux 6.6 or later (tcx): use kind = \"xdp\""
     )]
     NoTcx {
         /// The interface.

@@ -38,6 +38,8 @@ pub struct Steer {
     flags: u32,
     /// `None` until attached, and where the program itself keeps the link.
     link: Option<FdLink>,
+    /// The program at tc ingress is attached.
+    has_tcx: bool,
     tags: Tags,
     // Keeps the program loaded.
     program: Ebpf,
@@ -67,6 +69,7 @@ impl Steer {
             ports: Table::default(),
             vlans: Table::default(),
             link: None,
+            has_tcx: false,
             tags,
             program,
             flags: 0,
@@ -77,6 +80,20 @@ impl Steer {
         Ok(steer)
     }
 
+    /// Attaches the program of packet sockets, which takes nothing before [`Steer::attach`]. Tells whether the kernel
+    /// has links at tc ingress before anything depends on them. With XDP nothing is done.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::NoTcx`].
+    pub fn prepare(&mut self) -> Result<(), SteerError> {
+        if self.hook == Hook::Packet && !self.has_tcx {
+            packet::attach(&mut self.program, &self.interface)?;
+            self.has_tcx = true;
+        }
+        Ok(())
+    }
+
     /// Attaches the program to its interface, in the calling thread's network namespace: from now
     /// on it decides. Says where it was attached.
     ///
@@ -85,9 +102,9 @@ impl Steer {
     /// [`SteerError`] says what failed and what to do.
     pub fn attach(&mut self, mode: Mode) -> Result<Attached, SteerError> {
         if self.hook == Hook::Packet {
-            let attached = packet::attach(&mut self.program, &self.interface)?;
+            self.prepare()?;
             self.set_flag(OPEN, true)?;
-            return Ok(attached);
+            return Ok(Attached::Tcx);
         }
         if self.tags.attach(&self.interface, mode)? {
             return Ok(Attached::Native);

@@ -13,7 +13,6 @@ use aya::programs::{
     TestRunOptions,
 };
 
-use crate::config::Attached;
 use crate::error::{SteerError, chain, load_error, refused_trial, short};
 
 /// The program at tc ingress, and the sockets' filter; see `bpf/packet.bpf.c`.
@@ -44,15 +43,13 @@ pub(crate) fn load(object: &mut Ebpf, interface: &str) -> Result<(), SteerError>
 }
 
 /// Attaches the program at tc ingress, before those that are there. The object keeps the link.
-pub(crate) fn attach(object: &mut Ebpf, interface: &str) -> Result<Attached, SteerError> {
+pub(crate) fn attach(object: &mut Ebpf, interface: &str) -> Result<(), SteerError> {
     let shut: &mut SchedClassifier = named(object, SHUT, interface)?;
     let by_link = TcAttachOptions::TcxOrder(LinkOrder::first());
-    match shut.attach_with_options(interface, TcAttachType::Ingress, by_link) {
-        Ok(_) => Ok(Attached::Tcx),
-        Err(error) => {
-            Err(SteerError::NoTcx { interface: interface.to_owned(), reason: chain(&error) })
-        }
-    }
+    let attached = shut.attach_with_options(interface, TcAttachType::Ingress, by_link);
+    let missing =
+        |error| SteerError::NoTcx { interface: interface.to_owned(), reason: chain(&error) };
+    attached.map(drop).map_err(missing)
 }
 
 /// The filter's descriptor.
