@@ -132,6 +132,9 @@ pub struct Status {
     pub ports_up: usize,
     /// Ports configured.
     pub ports: usize,
+    /// The interfaces of ports that work, by what they work by: `af-xdp`, `packet` or `memif`.
+    #[serde(default)]
+    pub ports_by_kind: BTreeMap<String, Vec<String>>,
     /// Directions in which packets that no policy is about are blocked: `in`, `out`, `fwd`.
     #[serde(default)]
     pub default_blocks: Vec<String>,
@@ -396,7 +399,7 @@ pub struct DeviceTable {
 pub struct Port {
     /// Interface.
     pub interface: String,
-    /// `af-xdp`, `packet`, `memif`, `vlan`, `tun` or `tunnel`.
+    /// `af-xdp`, `packet`, `auto` (before one of these is chosen), `memif`, `vlan`, `tun` or `tunnel`.
     pub kind: String,
     /// Of a tunnel interface: the `if_id` of its policies and SAs, if it has one.
     pub if_id: Option<u32>,
@@ -408,6 +411,9 @@ pub struct Port {
     /// `native` or `generic`, and `copy` or `zero-copy`; of memif `server` or `client`; of a VLAN which, and of
     /// which port.
     pub mode: String,
+    /// Why it is of this kind, where the configuration leaves that open (`kind = "auto"`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub chosen: Option<String>,
     /// Where the driver takes VLAN tags out of frames: `put back`, or `lost` and why.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stripped_tags: Option<String>,

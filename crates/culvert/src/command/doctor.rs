@@ -8,6 +8,7 @@
 mod apparmor;
 mod beside;
 mod drivers;
+mod encapsulation;
 mod expiry;
 mod facts;
 mod finding;
@@ -77,6 +78,7 @@ fn examine(facts: &Facts) -> Vec<Finding> {
         vlan_entries::check,
         segments::check,
         drivers::check,
+        encapsulation::check,
         network::check,
         nat::check,
         orphans::check,

@@ -37,7 +37,9 @@ fn status_text(s: Status, verbose: bool) -> String {
             "ports",
             match s.unprivileged {
                 true => "none (--unprivileged): ESP in UDP alone, with encap = yes".into(),
-                false => format!("{} of {} up", s.ports_up, s.ports),
+                false => {
+                    format!("{} of {} up{}", s.ports_up, s.ports, kinds_text(&s.ports_by_kind))
+                }
             },
         ),
         ("SAs", s.sas.to_string()),
@@ -85,6 +87,30 @@ fn configuration_text(configuration: &Configuration) -> Option<String> {
         (None, 0) => None,
         (None, 1) => Some("1 key waits for a restart".into()),
         (None, keys) => Some(format!("{keys} keys wait for a restart")),
+    }
+}
+
+/// What ports work by: of which kind all are, or those of each kind.
+fn kinds_text(kinds: &BTreeMap<String, Vec<String>>) -> String {
+    let kinds: Vec<_> = match kinds.len() {
+        0 => return String::new(),
+        1 => kinds.keys().map(|kind| kind_text(kind).to_owned()).collect(),
+        _ => {
+            let of = |(kind, of): (&String, &Vec<String>)| {
+                format!("{} by {}", of.join(", "), kind_text(kind))
+            };
+            kinds.iter().map(of).collect()
+        }
+    };
+    format!(" ({})", kinds.join("; "))
+}
+
+/// A port's kind in words.
+fn kind_text(kind: &str) -> &str {
+    match kind {
+        "af-xdp" => "AF_XDP",
+        "packet" => "packet sockets",
+        other => other,
     }
 }
 
@@ -287,6 +313,15 @@ pub fn port(name: &str, json: bool, by_queue: bool) -> Result<String, ClientErro
 }
 
 fn ports_text(ports: Vec<Port>) -> String {
+    let mut chosen: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for port in &ports {
+        if let Some(why) = &port.chosen {
+            let how = format!("{}: {why}", kind_text(&port.kind));
+            chosen.entry(how).or_default().push(port.interface.clone());
+        }
+    }
+    let chosen: String =
+        chosen.iter().map(|(how, of)| format!("\n{} by {how}", of.join(", "))).collect();
     let rows = ports.into_iter().map(|p| {
         vec![
             p.interface,
@@ -302,7 +337,11 @@ fn ports_text(ports: Vec<Port>) -> String {
         ]
     });
     let head = ["PORT", "KIND", "STATE", "MODE", ">QUEUES", ">MTU", "MAC", ">RX", ">TX", ">PASSED"];
-    table(&head, rows)
+    let rows = table(&head, rows);
+    match chosen.is_empty() {
+        true => rows,
+        false => format!("{rows}\n{chosen}"),
+    }
 }
 
 fn queues_text(ports: Vec<Port>) -> String {
@@ -512,6 +551,30 @@ mod tests {
         let long = status_text(status(), true);
         assert!(short.lines().all(|line| long.lines().any(|other| other == line)), "{long}");
         assert!(long.contains("engine     openssl\n") && long.contains("\nmemory "), "{long}");
+    }
+
+    #[test]
+    fn what_ports_work_by_is_told_with_its_reason() {
+        let by = |kinds: &[(&str, &[&str])]| {
+            let names = |of: &[&str]| of.iter().map(|name| (*name).into()).collect();
+            kinds_text(&kinds.iter().map(|(kind, of)| ((*kind).into(), names(of))).collect())
+        };
+        assert_eq!(by(&[]), "");
+        assert_eq!(by(&[("packet", &["lan", "wan"])]), " (packet sockets)");
+        let both = by(&[("af-xdp", &["wan"]), ("packet", &["lan", "dmz"])]);
+        assert_eq!(both, " (wan by AF_XDP; lan, dmz by packet sockets)");
+        let port = |interface: &str, chosen: Option<&str>| Port {
+            interface: interface.into(),
+            kind: "packet".into(),
+            chosen: chosen.map(Into::into),
+            ..Port::default()
+        };
+        let why = Some("the driver has no zero copy");
+        let told = ports_text(vec![port("wan", None), port("lan", why), port("dmz", why)]);
+        let last: Vec<_> = told.lines().skip(4).collect();
+        let said = "lan, dmz by packet sockets: the driver has no zero copy";
+        assert_eq!(last, ["", said], "{told}");
+        assert_eq!(ports_text(vec![port("wan", None)]).lines().count(), 2);
     }
 
     #[test]

@@ -23,13 +23,13 @@ pub struct PortConfig {
 /// The sockets by which an interface is taken over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sockets {
-    /// AF_XDP.
+    /// What is best by driver, kernel and owner of the SAs; chosen when the port is opened.
     #[default]
+    Auto,
+    /// AF_XDP.
     Xdp,
     /// Packet sockets.
     Packet,
-    /// AF_XDP where the driver has zero copy, else packet sockets.
-    Auto,
 }
 
 /// How the XDP program is attached to an interface.
@@ -46,16 +46,16 @@ pub enum XdpMode {
 }
 
 /// What a port is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
-    /// An interface of Linux's that is taken over by AF_XDP.
-    #[default]
-    Interface,
+    /// An interface of Linux's that is taken over by the sockets that are best for it.
+    Auto,
+    /// One that is taken over by AF_XDP.
+    #[serde(alias = "interface")]
+    Xdp,
     /// One that is taken over by packet sockets.
     Packet,
-    /// One or the other.
-    Auto,
     /// Memory that is shared with an application.
     Memif,
 }
@@ -65,8 +65,7 @@ enum Kind {
 #[serde(deny_unknown_fields)]
 pub(super) struct PortSection {
     interface: String,
-    #[serde(default)]
-    kind: Kind,
+    kind: Option<Kind>,
     mode: Option<XdpMode>,
     queues: Option<u32>,
     socket: Option<PathBuf>,
@@ -97,8 +96,11 @@ impl PortSection {
 
     /// The port, by its kind.
     pub(super) fn into_kind(self) -> Result<Port, Wrong> {
-        match self.kind {
-            Kind::Interface | Kind::Packet | Kind::Auto => {
+        // Of XDP programs alone there are modes.
+        let left_out = if self.mode.is_some() { Kind::Xdp } else { Kind::Auto };
+        let kind = self.kind.unwrap_or(left_out);
+        match kind {
+            Kind::Auto | Kind::Xdp | Kind::Packet => {
                 let given = [
                     ("socket", self.socket.is_some()),
                     ("id", self.id.is_some()),
@@ -114,10 +116,10 @@ impl PortSection {
                     let allowed = "leave it out, or say kind = \"memif\": an interface of Linux's has no such key";
                     return Err((key, String::new(), allowed));
                 }
-                let kind = match self.kind {
+                let kind = match kind {
                     Kind::Packet => Sockets::Packet,
-                    Kind::Auto => Sockets::Auto,
-                    _ => Sockets::Xdp,
+                    Kind::Xdp => Sockets::Xdp,
+                    _ => Sockets::Auto,
                 };
                 if kind == Sockets::Packet && self.mode.is_some() {
                     let allowed = "leave it out: no XDP program is attached to a packet port";

@@ -100,8 +100,14 @@ fn ports_are_sorted_by_their_kind() {
         let config = parse(&format!("[[port]]\ninterface = \"a\"\nkind = \"{kind}\"")).unwrap();
         config.ports[0].kind
     };
-    let kinds = ["interface", "packet", "auto"].map(kind);
-    assert_eq!(kinds, [Sockets::Xdp, Sockets::Packet, Sockets::Auto]);
+    let kinds = ["xdp", "interface", "packet", "auto"].map(kind);
+    assert_eq!(kinds, [Sockets::Xdp, Sockets::Xdp, Sockets::Packet, Sockets::Auto]);
+    let left_out = |mode: &str| {
+        let config = parse(&format!("[[port]]\ninterface = \"a\"\n{mode}")).unwrap();
+        config.ports[0].kind
+    };
+    assert_eq!(left_out(""), Sockets::Auto);
+    assert_eq!(left_out("mode = \"native\""), Sockets::Xdp, "packet sockets have no mode");
 }
 
 #[test]

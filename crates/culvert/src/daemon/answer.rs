@@ -172,6 +172,7 @@ impl Daemon {
             clients: self.source.client_count(),
             ports_up: troubles.iter().filter(|(_, why)| why.is_none()).count(),
             ports: troubles.len(),
+            ports_by_kind: self.ports_by_kind(),
             default_blocks: self.defaults().directions().map(direction_text).collect(),
             guard_policies: self.guard.standing().len(),
             guard_prefixes: self
@@ -300,6 +301,16 @@ impl Daemon {
         .collect()
     }
 
+    fn ports_by_kind(&self) -> BTreeMap<String, Vec<String>> {
+        let ports = self.ports.working_kinds();
+        let memifs = self.memifs.states().filter(|p| p.state == "up");
+        let mut by_kind: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (interface, kind) in ports.chain(memifs.map(|p| (p.interface, "memif"))) {
+            by_kind.entry(kind.into()).or_default().push(interface.into());
+        }
+        by_kind
+    }
+
     fn port_rows(&self) -> Vec<report::Port> {
         let snapshot = self.observer.snapshot();
         let workers = self.workers.count();
@@ -315,6 +326,7 @@ impl Daemon {
                 vlan: Vec::new(),
                 state,
                 mode,
+                chosen: None,
                 stripped_tags: None,
                 queues: stats.len() as u32,
                 mtu: link.map_or(0, |l| l.mtu),
@@ -332,6 +344,7 @@ impl Daemon {
             .ports
             .states()
             .map(|p| report::Port {
+                chosen: p.chosen,
                 stripped_tags: p.stripped_tags,
                 ..row(p.interface, p.kind, p.state, p.mode, p.passed, p.stats)
             })

@@ -450,7 +450,8 @@ mod tests {
             machine
         };
         let many = many_of(80);
-        let (problems, _) = said(&format!("{lan}[worker]\nframes = 65536\n"), &many);
+        let text = format!("{lan}kind = \"xdp\"\n[worker]\nframes = 65536\n");
+        let (problems, _) = said(&text, &many);
         assert!(problems[0].contains("80 receive queues, and 4 workers take"), "{problems:?}");
         let few = format!("{lan}[worker]\nframes = 4096\n");
         let (problems, _) = said(&few, &Machine { running_frames: None, ..many_of(40) });
@@ -458,9 +459,12 @@ mod tests {
             problems[0].contains("40 receive queues of all ports need at least 5120"),
             "{problems:?}"
         );
-        // By packet sockets it would work.
-        let text = format!("{lan}kind = \"packet\"\n[worker]\nframes = 65536\n");
-        assert_eq!(said(&text, &many).0, Vec::<String>::new());
+        // By packet sockets it would work, and these may be chosen.
+        for (kind, warnings) in [("packet", 0), ("auto", 1)] {
+            let text = format!("{lan}kind = \"{kind}\"\n[worker]\nframes = 65536\n");
+            let (problems, warned) = said(&text, &many);
+            assert_eq!((problems, warned.len()), (Vec::<String>::new(), warnings), "{kind}");
+        }
     }
 
     #[test]
@@ -469,7 +473,10 @@ mod tests {
             ("[[port]]\ninterface = \"wann\"\n", "did you mean wan?"),
             ("[[port]]\ninterface = \"eht0\"\n", "did you mean eth0?"),
             ("[[port]]\ninterface = \"wan\"\nqueues = 64\n", "the interface has 1"),
-            ("[worker]\ncpus = 4\n[[port]]\ninterface = \"wan\"\n", "4 workers, but no port"),
+            (
+                "[worker]\ncpus = 4\n[[port]]\ninterface = \"wan\"\nkind = \"xdp\"\n",
+                "4 workers, but no port",
+            ),
         ];
         for (text, part) in rows {
             let (problems, warnings) = said(text, &machine());

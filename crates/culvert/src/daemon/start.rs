@@ -156,8 +156,8 @@ impl Daemon {
         let directory = paths::runtime_dir(&config.name);
         files::runtime_directory(&directory)?;
         // First: loading takes as long as all that follows.
-        let programs =
-            Programs::load(&config.ports, config.nat.taken_flows()).map_err(system("a thread"))?;
+        let programs = Programs::load(&config.ports, config.nat.taken_flows(), config.source)
+            .map_err(system("a thread"))?;
         let (vault, records) = open_vault(&paths::vault_dir(&config.name))?;
 
         // 2.

@@ -4,7 +4,7 @@
 
 use steer::device::Device;
 
-use super::facts::{Facts, PortFacts};
+use super::facts::{Facts, PortFacts, Works};
 use super::finding::Finding;
 use super::machine::version;
 use crate::config::XdpMode;
@@ -42,6 +42,8 @@ const FIRST: (u32, u32) = (0, 0);
 const NONE_YET: (u32, u32) = (u32::MAX, 0);
 const GENERIC: &str =
     "a newer kernel; until then mode = \"generic\" for this [[port]], which is slow";
+const NO_XDP: &str =
+    "kind = \"packet\" for this [[port]] (Linux 6.6), or mode = \"generic\", which is slow";
 const SLOW: &str = "the program runs in the stack, and each packet costs several times as much";
 const HALF: &str = "ethtool -L IFACE combined HALF; then: systemctl restart culvert (tunnels stay)";
 
@@ -52,7 +54,7 @@ const FAULTS: [Fault; 9] = [
         how: &[ZeroCopy],
         seen: "frames that are received with zero copy can corrupt the kernel's memory",
         why: "who can send frames to this port can bring the machine down",
-        next: GENERIC,
+        next: NO_XDP,
         // Names the patch: 20260512152658.2818805-1-lorenz@monogon.tech. A panic of 7.0 is in
         // https://github.com/intel/ethernet-linux-ice/issues/59.
         source: "https://github.com/firedancer-io/firedancer/pull/11245",
@@ -90,7 +92,7 @@ const FAULTS: [Fault; 9] = [
         how: &[ZeroCopy],
         seen: "zero copy under load has reset the card, and corrupted memory (ENA 2.7.1, 2.13.1)",
         why: "traffic stops for seconds with each reset",
-        next: "ethtool -i IFACE; a later ENA driver, or mode = \"generic\" for this [[port]]",
+        next: "ethtool -i IFACE; a later ENA driver, or kind = \"packet\" for this [[port]]",
         // The second: https://github.com/amzn/amzn-drivers/issues/330.
         source: "https://github.com/amzn/amzn-drivers/issues/221",
     },
@@ -100,7 +102,7 @@ const FAULTS: [Fault; 9] = [
         how: &[ZeroCopy],
         seen: "a socket that is closed while frames come can crash the kernel",
         why: "a restart or reload of culvert closes sockets",
-        next: GENERIC,
+        next: NO_XDP,
         source: "https://github.com/GoogleCloudPlatform/compute-virtual-ethernet-linux/pull/96",
     },
     Fault {
@@ -154,6 +156,9 @@ fn of_port(facts: &Facts, kernel: (u32, u32), port: &PortFacts) -> Vec<Finding> 
 
 /// How a port works; before the start, as it would at best.
 fn how(facts: &Facts, port: &PortFacts) -> Option<How> {
+    if facts.works(port) == Works::Packet {
+        return None;
+    }
     match facts.working_port(&port.config.interface) {
         Some(working) if working.mode.starts_with("generic") => {
             // As it was wanted.
@@ -243,6 +248,17 @@ mod tests {
         let mut running = healthy_daemon();
         running.ports[0].mode = "generic, copy".into();
         assert!(check(&facts).is_empty());
+        facts.instance.daemon = Some(Ok(running));
+        assert!(check(&facts).is_empty());
+    }
+
+    #[test]
+    fn packet_sockets_have_none_of_these_faults() {
+        let mut facts = healthy();
+        facts.ports[0].device.as_mut().unwrap().driver = "ice".into();
+        assert!(!check(&facts).is_empty(), "as zero copy may come");
+        let mut running = healthy_daemon();
+        running.ports[0].kind = "packet".into();
         facts.instance.daemon = Some(Ok(running));
         assert!(check(&facts).is_empty());
     }

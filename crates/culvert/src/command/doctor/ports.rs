@@ -2,7 +2,7 @@
 
 use steer::device::{Device, Finding as DeviceFinding};
 
-use super::facts::{Facts, PortFacts, VlanFacts, XdpProgram};
+use super::facts::{Facts, PortFacts, VlanFacts, Works, XdpProgram};
 use super::finding::{Finding, Outcome};
 use super::mend::Mend;
 use crate::config::{Config, Sockets, XdpMode};
@@ -15,7 +15,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         facts.ports.iter().flat_map(|port| port_findings(facts, config, port)).collect();
     if !config.ports.is_empty() {
-        findings.push(buffers(config, &facts.ports));
+        findings.push(buffers(facts, config));
     }
     findings
 }
@@ -71,12 +71,12 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
             format!("name the upper interface as the port, or: ip link set {name} nomaster"),
         ));
     }
-    let working = facts.working_port(name);
+    let (working, works) = (facts.working_port(name), facts.works(port));
     let lost_tags = port.device.as_ref().ok().and_then(|device| lost_tags(port, device, working));
     match &port.device {
         Ok(device) => {
             let lost_tags = lost_tags.as_deref();
-            device_findings(&mut findings, &check, config, port, device, lost_tags);
+            device_findings(&mut findings, &check, config, (port, works), device, lost_tags);
         }
         Err(reason) => findings.push(Finding::warning(
             &check,
@@ -85,7 +85,7 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
             format!("ethtool -i {name}"),
         )),
     }
-    let is_xdp = port.config.kind == Sockets::Xdp;
+    let is_xdp = works == Works::Xdp;
     match (&port.xdp, working) {
         (XdpProgram::Attached(id), None) if is_xdp => findings.push(Finding::problem(
             &check,
@@ -114,7 +114,13 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
         ));
     }
     if findings.iter().all(|f| f.result == Outcome::Ok) {
-        findings.push(Finding::ok(&check, summary(port, link.mtu)));
+        findings.push(Finding::ok(&check, summary(port, works, link.mtu)));
+    }
+    if let Some(working) = working
+        && let Some(why) = &working.chosen
+    {
+        let by = if is_xdp { "AF_XDP" } else { "packet sockets" };
+        findings.push(Finding::ok(&check, format!("chosen: {by}, as {why}")));
     }
     if let Ok(device) = &port.device
         && is_xdp
@@ -124,12 +130,14 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
         let seen = "VLAN offload is on: tags that lie beside frames are put back into them";
         findings.push(Finding::ok(&check, seen));
     }
+    // Of those that are left open another choice was made with reason, and beside the kernel packet sockets may get nothing.
     if let Ok(device) = &port.device
-        && is_xdp
+        && port.config.kind == Sockets::Xdp
+        && !facts.is_beside_kernel()
         && has_no_zero_copy(device, working.map(|w| w.mode.as_str()))
     {
         let seen = format!(
-            "{} has no zero copy: with kind = \"packet\" TCP, and ESP in UDP, would be faster",
+            "{} has no zero copy: without kind = \"xdp\" TCP would be faster, with encap = yes twice as fast",
             device.driver
         );
         findings.push(Finding::ok(check, seen));
@@ -143,11 +151,11 @@ fn has_no_zero_copy(device: &Device, mode: Option<&str>) -> bool {
     is_virtual && mode.is_none_or(|mode| mode.ends_with(", copy"))
 }
 
-fn summary(port: &PortFacts, mtu: u32) -> String {
+fn summary(port: &PortFacts, works: Works, mtu: u32) -> String {
     match &port.device {
         Ok(device) => {
             let driver = if device.driver.is_empty() { "not named" } else { &device.driver };
-            let queues = taken_queues(port, device);
+            let queues = taken_queues(port, works, device);
             format!("up, driver {driver}, MTU {mtu}, {queues} of {} queues", device.rx_queues)
         }
         Err(_) => format!("up, MTU {mtu}"),
@@ -155,8 +163,8 @@ fn summary(port: &PortFacts, mtu: u32) -> String {
 }
 
 /// Queues that culvert takes, by the configuration and by what is there.
-fn taken_queues(port: &PortFacts, device: &Device) -> u32 {
-    if port.config.kind == Sockets::Packet {
+fn taken_queues(port: &PortFacts, works: Works, device: &Device) -> u32 {
+    if works == Works::Packet {
         // Of an interface's queues all, however many sockets there are.
         return device.rx_queues;
     }
@@ -167,14 +175,14 @@ fn device_findings(
     findings: &mut Vec<Finding>,
     check: &str,
     config: &Config,
-    port: &PortFacts,
+    (port, works): (&PortFacts, Works),
     device: &Device,
     lost_tags: Option<&str>,
 ) {
     let name = port.config.interface.as_str();
-    let is_packet = port.config.kind == Sockets::Packet;
+    let is_xdp = works == Works::Xdp;
     let hinders = |finding: &DeviceFinding| {
-        !is_packet || matches!(finding, DeviceFinding::MtuTooLargeForChunk { .. })
+        is_xdp || matches!(finding, DeviceFinding::MtuTooLargeForChunk { .. })
     };
     for finding in device.findings(config.worker.frame_bytes as usize, false) {
         if !hinders(&finding) {
@@ -217,7 +225,7 @@ fn device_findings(
         });
     }
     stacked_vlans(findings, check, port, device);
-    let taken = taken_queues(port, device);
+    let taken = taken_queues(port, works, device);
     let workers = config.worker.cpus().map_or_else(workers_left_out, |cpus| cpus.count());
     let most = workers * QUEUES_PER_WORKER;
     if taken as usize > most {
@@ -227,7 +235,7 @@ fn device_findings(
             "culvert does not open the port",
             format!("set more worker.cpus, or port.queues; or: ethtool -L {name} combined {most}"),
         ));
-    } else if taken < device.rx_queues {
+    } else if is_xdp && taken < device.rx_queues {
         findings.push(Finding::warning(
             check,
             format!("{taken} of {} receive queues are taken", device.rx_queues),
@@ -236,7 +244,7 @@ fn device_findings(
         ));
     }
     if let Some(asked) = port.config.queues
-        && !is_packet
+        && is_xdp
         && asked > device.rx_queues
     {
         findings.push(Finding::warning(
@@ -321,16 +329,17 @@ fn workers_left_out() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn buffers(config: &Config, ports: &[PortFacts]) -> Finding {
+fn buffers(facts: &Facts, config: &Config) -> Finding {
     let check = "buffers";
     let frames = config.worker.frames;
     // The daemon starts with the first (`culvert check` says if it does not), and works with the second.
-    let most = ports.iter().filter_map(|p| p.device.as_ref().ok().map(|d| taken_queues(p, d)));
+    let ports = &facts.ports;
+    let taken = |port: &PortFacts, device| taken_queues(port, facts.works(port), device);
+    let most = ports.iter().filter_map(|p| p.device.as_ref().ok().map(|d| taken(p, d)));
     let auto = workers_left_out().min(most.max().unwrap_or(1) as usize);
     let workers = config.worker.cpus().map_or(auto, |cpus| cpus.count());
     let at_start = frames_at_start(&config.ports, workers);
-    let queues: u32 =
-        ports.iter().map(|p| p.device.as_ref().map_or(1, |d| taken_queues(p, d))).sum();
+    let queues: u32 = ports.iter().map(|p| p.device.as_ref().map_or(1, |d| taken(p, d))).sum();
     let in_use = queues.saturating_mul(FRAMES_PER_FULL_QUEUE) + FRAMES_SPARE;
     let enough = format!("worker.frames = {}", at_start.max(in_use).next_power_of_two());
     if frames < in_use {
@@ -530,7 +539,7 @@ mod tests {
     #[test]
     fn a_driver_without_zero_copy_is_better_taken_by_packet_sockets() {
         let told =
-            |facts: &Facts| check(facts).iter().any(|f| f.seen.contains("kind = \"packet\""));
+            |facts: &Facts| check(facts).iter().any(|f| f.seen.contains("without kind = \"xdp\""));
         let mut facts = healthy();
         assert!(!told(&facts));
         device(&mut facts).driver = "virtio_net".into();
@@ -546,6 +555,35 @@ mod tests {
         facts.ports[0].xdp = XdpProgram::Attached(12);
         device(&mut facts).rx_vlan_offload = true;
         assert!(check(&facts).iter().all(|f| f.result == Outcome::Ok) && !told(&facts));
+    }
+
+    #[test]
+    fn what_was_chosen_is_told_with_its_reason() {
+        let mut facts = healthy();
+        facts.ports[0].config.kind = Sockets::Auto;
+        device(&mut facts).driver = "veth".into();
+        facts.ports[0].xdp = XdpProgram::Attached(12);
+        assert!(check(&facts).iter().all(|f| f.result == Outcome::Ok), "not chosen yet");
+        let mut running = healthy_daemon();
+        running.ports[0].kind = "packet".into();
+        running.ports[0].chosen = Some("the driver has no zero copy".into());
+        facts.instance.daemon = Some(Ok(running));
+        let told = check(&facts);
+        let said = "chosen: packet sockets, as the driver has no zero copy";
+        assert!(told.iter().any(|f| f.seen == said), "{told:?}");
+        assert!(
+            told.iter().all(|f| f.result == Outcome::Ok && !f.seen.contains("would be faster"))
+        );
+        // Where AF_XDP was asked for, but not where the kernel may take what packet sockets wait for.
+        facts.ports[0].config.kind = Sockets::Xdp;
+        let advises =
+            |facts: &Facts| check(facts).iter().any(|f| f.seen.contains("would be faster"));
+        let Some(Ok(running)) = &mut facts.instance.daemon else { unreachable!("runs") };
+        running.ports[0].kind = "af-xdp".into();
+        assert!(advises(&facts));
+        let Some(Ok(running)) = &mut facts.instance.daemon else { unreachable!("runs") };
+        running.status.source = "kernel".into();
+        assert!(!advises(&facts));
     }
 
     #[test]

@@ -215,6 +215,12 @@ fn of_ports(to: &mut Families<'_>, ports: &[Port]) {
     let own = ports.iter().filter(|port| !port.is_vlan());
     let is_up = own.map(|port| (label(port), u64::from(port.state == "up")));
     to.gauges("port_up", "Whether a port works", is_up);
+    let info = ports.iter().filter(|port| !port.is_vlan()).map(|port| {
+        let mode = ("mode", port.mode.clone());
+        let chosen = ("chosen", port.chosen.clone().unwrap_or_default());
+        (label(port).into_iter().chain([mode, chosen]).collect(), 1)
+    });
+    to.gauges("port_info", "By what a port works, and why that was chosen", info);
 }
 
 fn of_devices(to: &mut Families<'_>, devices: &[Device]) {
@@ -346,6 +352,21 @@ fn of_policies(to: &mut Families<'_>, policies: Option<&[Policy]>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_tells_by_what_it_works_and_why() {
+        let port = Port {
+            interface: "lan".into(),
+            kind: "packet".into(),
+            mode: "tcx, super-packets".into(),
+            chosen: Some("the driver has no zero copy".into()),
+            ..Port::default()
+        };
+        let text = exposition(&Seen { ports: vec![port], ..Seen::default() }).unwrap();
+        let line = "culvert_port_info{port=\"lan\",kind=\"packet\",mode=\"tcx, super-packets\",\
+                    chosen=\"the driver has no zero copy\"} 1";
+        assert!(text.lines().any(|there| there == line), "{text}");
+    }
 
     #[test]
     fn a_device_tells_what_it_did_and_how_full_it_is() {

@@ -16,7 +16,7 @@ use steer::{Attached, Hook, Loader, Mode, Steer, SteerError, StrippedTags};
 use tracing::{info, warn};
 use wire::VlanTags;
 
-use super::choice::sockets_of;
+use super::choice::{NoPacketPort, Reason, choose};
 use super::programs::{Program, load};
 use crate::config::{PortConfig, Sockets, XdpMode};
 use crate::daemon::heartbeat::Heartbeat;
@@ -50,6 +50,8 @@ pub(super) struct Working {
     pub(super) counters: Vec<Arc<PortCounters>>,
     /// A finding that matters only where VLANs are used.
     pub(super) vlan_trouble: Option<Finding>,
+    /// Why it is of its kind, where the configuration leaves that open.
+    pub(super) chosen: Option<String>,
 }
 
 /// How frames come and go.
@@ -220,9 +222,11 @@ impl Entry {
         }
         info!(
             port = self.config.interface,
+            kind = working.transfer.kind(),
             mode = %attached,
             transfer = working.transfer.name(),
             queues = working.queues,
+            why = working.chosen,
             "port open"
         );
         if attached == Attached::Generic && self.config.mode == XdpMode::Auto {
@@ -246,33 +250,73 @@ impl Entry {
     }
 
     fn try_open(&mut self, ifindex: u32, kit: &OpeningKit<'_>) -> Result<Working, String> {
-        let text = |error: &dyn std::fmt::Display| error.to_string();
-        let OpeningKit { region, workers, steering, .. } = *kit;
-        let device = Device::look(&self.config.interface).map_err(|e| text(&e))?;
-        for finding in device.findings(region.umem().chunk_len(), false) {
+        let device = Device::look(&self.config.interface).map_err(|e| e.to_string())?;
+        for finding in device.findings(kit.region.umem().chunk_len(), false) {
             if let Finding::MtuTooLargeForChunk { .. } = finding {
                 return Err(format!("{finding}; or set worker.frame_bytes = 4096"));
             }
         }
-        // Packet sockets have no rings.
-        let rings = if self.config.kind == Sockets::Packet { RINGS } else { kit.rings()? };
-        let zero_copy = XskConfig { mode: XskMode::ZeroCopy, ..rings };
-        let bind = || XskQueue::new(region, ifindex, 0, &zero_copy);
-        let (hook, first) =
-            sockets_of(self.config.kind, &self.config.interface, bind).map_err(|e| text(&e))?;
-        let interface = self.config.interface.as_str();
-        let program = self
-            .program
-            .take()
-            .filter(|p| p.as_ref().is_ok_and(|p| p.hook() == hook && p.is_for(ifindex)));
-        let program = program.unwrap_or_else(|| load(kit.loader, interface, hook, kit.flows));
-        let mut steer = program.map_err(|e| text(&e))?;
-        steering.apply(&mut steer)?;
-        steer.set_given_back(kit.given_back).map_err(|e| text(&e))?;
         self.is_stale = false;
-        if hook == Hook::Packet {
-            return self.open_packet(ifindex, steer, workers);
+        match self.config.kind {
+            Sockets::Auto => self.open_best(ifindex, &device, kit),
+            Sockets::Xdp => self.open_xdp(ifindex, &device, kit, None),
+            Sockets::Packet => self.open_packet(ifindex, kit).map_err(|e| e.to_string()),
         }
+    }
+
+    /// Opens what is best, by what the driver and the kernel answer.
+    fn open_best(
+        &mut self,
+        ifindex: u32,
+        device: &Device,
+        kit: &OpeningKit<'_>,
+    ) -> Result<Working, String> {
+        let zero_copy = XskConfig { mode: XskMode::ZeroCopy, ..kit.rings()? };
+        let bound = XskQueue::new(kit.region, ifindex, 0, &zero_copy);
+        let (mut reason, first) =
+            choose(bound, kit.steering.is_beside_kernel).map_err(|e| e.to_string())?;
+        let working = match reason.hook() {
+            Hook::Xdp => self.open_xdp(ifindex, device, kit, first),
+            Hook::Packet => match self.open_packet(ifindex, kit) {
+                Err(NoPacketPort::Lacks(lack)) => {
+                    reason = Reason::NoPacketSockets(lack);
+                    self.open_xdp(ifindex, device, kit, None)
+                }
+                result => result.map_err(|e| e.to_string()),
+            },
+        };
+        working.map(|working| Working { chosen: Some(reason.to_string()), ..working })
+    }
+
+    /// The port's program, with its tables, not attached yet.
+    fn program(
+        &mut self,
+        ifindex: u32,
+        hook: Hook,
+        kit: &OpeningKit<'_>,
+    ) -> Result<Steer, NoPacketPort> {
+        let loaded = self.program.take();
+        let fits = |p: &Program| p.as_ref().is_ok_and(|p| p.hook() == hook && p.is_for(ifindex));
+        let interface = self.config.interface.as_str();
+        let program = loaded.filter(fits);
+        let mut steer = program.unwrap_or_else(|| load(kit.loader, interface, hook, kit.flows))?;
+        kit.steering.apply(&mut steer).map_err(NoPacketPort::Fails)?;
+        steer.set_given_back(kit.given_back)?;
+        Ok(steer)
+    }
+
+    /// Opens AF_XDP, with the first queue where it is bound already.
+    fn open_xdp(
+        &mut self,
+        ifindex: u32,
+        device: &Device,
+        kit: &OpeningKit<'_>,
+        first: Option<(XskQueue, XskTransfer)>,
+    ) -> Result<Working, String> {
+        let text = |error: &dyn std::fmt::Display| error.to_string();
+        let OpeningKit { region, workers, .. } = *kit;
+        let rings = kit.rings()?;
+        let mut steer = self.program(ifindex, Hook::Xdp, kit).map_err(|e| text(&e))?;
         let mut vlan_trouble = None;
         for finding in device.findings(region.umem().chunk_len(), false) {
             match finding {
@@ -323,21 +367,20 @@ impl Entry {
             queues,
             counters,
             vlan_trouble,
+            chosen: None,
         })
     }
 
     /// Opens packet sockets, one for each worker unless told otherwise.
-    fn open_packet(
-        &self,
-        ifindex: u32,
-        mut steer: Steer,
-        workers: &Workers,
-    ) -> Result<Working, String> {
+    fn open_packet(&mut self, ifindex: u32, kit: &OpeningKit<'_>) -> Result<Working, NoPacketPort> {
+        let workers = kit.workers;
+        let mut steer = self.program(ifindex, Hook::Packet, kit)?;
+        steer.prepare()?;
         let most = workers.count() * slots::QUEUES_PER_WORKER;
         let queues = self.config.queues.map_or(workers.count(), |queues| queues as usize).min(most);
-        let filter = steer.filter().map_err(|e| e.to_string())?;
-        let config = PacketConfig { interface: &self.config.interface, ifindex, filter };
-        let sockets = PacketSocket::open_several(&config, queues).map_err(|e| e.to_string())?;
+        let config =
+            PacketConfig { interface: &self.config.interface, ifindex, filter: steer.filter()? };
+        let sockets = PacketSocket::open_several(&config, queues)?;
         let counters = sockets.iter().map(Port::counters).collect();
         for (queue, socket) in (0..).zip(sockets) {
             workers.add_port(self.first_slot, queue, ifindex, Box::new(socket));
@@ -351,6 +394,7 @@ impl Entry {
             queues: queues as u32,
             counters,
             vlan_trouble: None,
+            chosen: None,
         })
     }
 

@@ -68,21 +68,23 @@ pub fn most_queues(configs: &[PortConfig]) -> u32 {
     configs.iter().map(wanted_queues).max().unwrap_or(0)
 }
 
-/// Whether workers beyond the queues of ports get packets from some: from packet sockets.
+/// Whether workers beyond the queues of ports may get packets from some: from packet sockets.
 pub fn spread_over_workers(configs: &[PortConfig]) -> bool {
-    configs.iter().any(|config| config.kind == Sockets::Packet && config.queues.is_none())
+    configs.iter().any(|config| config.kind != Sockets::Xdp && config.queues.is_none())
 }
 
 /// A port as the operator sees it.
 pub struct PortState<'a> {
     /// Interface.
     pub interface: &'a str,
-    /// `af-xdp` or `packet`.
+    /// `af-xdp` or `packet`; `auto` before that is chosen.
     pub kind: &'static str,
     /// `up`, or what is the matter.
     pub state: String,
     /// `native, copy` and the like.
     pub mode: String,
+    /// Why it is of this kind, where the configuration leaves that open.
+    pub chosen: Option<String>,
     /// What becomes of VLAN tags that the driver takes out; `None` if it takes none out.
     pub stripped_tags: Option<String>,
     /// Frames that the steering program left to Linux.
@@ -251,6 +253,14 @@ impl Ports {
         })
     }
 
+    /// The interfaces of ports that work, each with what it works by.
+    pub fn working_kinds(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        self.entries.iter().filter_map(|entry| {
+            let working = entry.working.as_ref()?;
+            Some((entry.config.interface.as_str(), working.transfer.kind()))
+        })
+    }
+
     /// Every port as the operator sees it.
     pub fn states(&self) -> impl Iterator<Item = PortState<'_>> {
         self.entries.iter().map(|entry| {
@@ -269,6 +279,7 @@ impl Ports {
                         }
                         None => "-".into(),
                     },
+                    chosen: working.chosen.clone(),
                     stripped_tags: match working.steer.stripped_tags() {
                         StrippedTags::None => None,
                         fate => Some(fate.to_string()),
@@ -285,6 +296,7 @@ impl Ports {
                     },
                     state: entry.trouble.clone(),
                     mode: "-".into(),
+                    chosen: None,
                     stripped_tags: None,
                     passed: 0,
                     stats: Vec::new(),

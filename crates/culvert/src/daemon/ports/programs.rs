@@ -4,7 +4,7 @@ use std::thread;
 
 use steer::{Hook, Loader, Sizes, Steer, SteerConfig, SteerError};
 
-use crate::config::{PortConfig, Sockets};
+use crate::config::{PortConfig, Sockets, SourceChoice};
 
 /// A loaded program that is not attached, or why there is none.
 pub(super) type Program = Result<Steer, SteerError>;
@@ -17,8 +17,12 @@ impl Programs {
     ///
     /// # Errors
     /// When no thread can be made.
-    pub fn load(configs: &[PortConfig], flows: u32) -> std::io::Result<Programs> {
-        let ports = configs.iter().map(|c| (c.interface.clone(), likely_hook(c.kind)));
+    pub fn load(
+        configs: &[PortConfig],
+        flows: u32,
+        source: SourceChoice,
+    ) -> std::io::Result<Programs> {
+        let ports = configs.iter().map(|c| (c.interface.clone(), likely_hook(c.kind, source)));
         let ports: Vec<(String, Hook)> = ports.collect();
         let thread = thread::Builder::new().name("culvert-bpf".into()).spawn(move || {
             let loader = Loader::new();
@@ -39,11 +43,11 @@ impl Programs {
     }
 }
 
-/// The hook of the program that a port most likely needs: zero copy is rare where packet sockets are asked for.
-fn likely_hook(kind: Sockets) -> Hook {
-    match kind {
-        Sockets::Xdp => Hook::Xdp,
-        Sockets::Packet | Sockets::Auto => Hook::Packet,
+/// The hook of the program that a port most likely needs. Another one costs its loading, a tenth of a second.
+fn likely_hook(kind: Sockets, source: SourceChoice) -> Hook {
+    match (kind, source) {
+        (Sockets::Xdp, _) | (Sockets::Auto, SourceChoice::Kernel) => Hook::Xdp,
+        (Sockets::Packet | Sockets::Auto, _) => Hook::Packet,
     }
 }
 

@@ -9,7 +9,7 @@ pub use self::apparmor::{AppArmor, Confinement, Denial, PROFILES_DIR};
 use mirror::{Family, Link, Route, Rule};
 use steer::device::Device;
 
-use crate::config::{Config, GuardConfig, PortConfig, Problem, SourceChoice, TunConfig};
+use crate::config::{Config, GuardConfig, PortConfig, Problem, Sockets, SourceChoice, TunConfig};
 use crate::report::{Policy, Port, Sa, Status};
 
 /// Everything that the checks look at.
@@ -261,7 +261,28 @@ pub struct Standing {
     pub of_prefixes: usize,
 }
 
+/// By which sockets a port works, or will.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Works {
+    /// AF_XDP.
+    Xdp,
+    /// Packet sockets.
+    Packet,
+    /// That is chosen when it opens.
+    Open,
+}
+
 impl Facts {
+    /// By which sockets a port works: as a running daemon says, else as it is configured.
+    pub fn works(&self, port: &PortFacts) -> Works {
+        let kind = self.working_port(&port.config.interface).map(|working| working.kind.as_str());
+        match (kind, port.config.kind) {
+            (Some("af-xdp"), _) | (None, Sockets::Xdp) => Works::Xdp,
+            (Some("packet"), _) | (None, Sockets::Packet) => Works::Packet,
+            _ => Works::Open,
+        }
+    }
+
     /// Whether there are no ports and no BPF: of a running daemon, or as it is asked.
     pub fn is_unprivileged(&self) -> bool {
         match &self.instance.daemon {
@@ -309,8 +330,9 @@ impl Facts {
 /// A machine on which everything is as it should be, for tests to spoil.
 #[cfg(test)]
 pub fn healthy() -> Facts {
-    let text = "name = \"gwa\"\n[[port]]\ninterface = \"wan\"\n[[port]]\ninterface = \"lan\"\n";
-    let config = Config::parse(text, std::path::Path::new("culvert.toml")).expect("valid");
+    let port = |name: &str| format!("[[port]]\ninterface = \"{name}\"\nkind = \"xdp\"\n");
+    let text = format!("name = \"gwa\"\n{}{}", port("wan"), port("lan"));
+    let config = Config::parse(&text, std::path::Path::new("culvert.toml")).expect("valid");
     let ports = (2..).zip(&config.ports).map(|(index, config)| healthy_port(index, config));
     Facts {
         is_unprivileged: false,
@@ -421,6 +443,7 @@ pub fn healthy_daemon() -> Running {
         vlan: Vec::new(),
         state: "up".into(),
         mode: "native, copy".into(),
+        chosen: None,
         stripped_tags: None,
         queues: 1,
         mtu: 1500,
@@ -446,6 +469,7 @@ pub fn healthy_daemon() -> Running {
             clients: 2,
             ports_up: 2,
             ports: 2,
+            ports_by_kind: std::collections::BTreeMap::new(),
             default_blocks: Vec::new(),
             guard_policies: 3,
             guard_prefixes: Vec::new(),
