@@ -78,8 +78,7 @@ def test_at_the_ports(network, monkeypatch, rng, ports):
     Each ping of the tunnel is answered; the server gets no packet of site A but those pings, and the wire carries none
     between the sites; the daemon keeps neither memory nor descriptors, and has accounted for each frame.
     """
-    if ports != "xdp":
-        monkeypatch.setenv("CULVERT_PORTS", ports)
+    monkeypatch.setenv("CULVERT_PORTS", ports)
     net = network(encap="yes" if ports == "unprivileged" else "no")
     narrow(net)
     settle(net)

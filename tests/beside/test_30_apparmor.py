@@ -132,10 +132,8 @@ def test_nothing_is_denied(network, enforced, monkeypatch, ports):
     net = network(**encap)
     confine(net)
     text = net.gwa.daemon.config.read_text()
-    if ports == "generic":
-        text = re.sub(r'^mode = .*$', 'mode = "generic"', text, flags=re.M)
-    if ports == "packet":
-        text = re.sub(r"^mode = .*$", 'kind = "packet"', text, flags=re.M)
+    how = {"xdp": 'kind = "xdp"', "generic": 'mode = "generic"', "packet": 'kind = "packet"'}.get(ports, "")
+    text = re.sub(r"^interface = .*$", rf"\g<0>\n{how}", text, flags=re.M)
     net.gwa.daemon.write_config(text)
     net.up()
     modes = {port["kind"]: port["mode"] for port in net.gwa.daemon.json("port")}

@@ -55,9 +55,9 @@ def as_super(frame, size):
     return vnet + bytes(data)
 
 
-@pytest.mark.parametrize("ports", ["af-xdp", "packet", "unprivileged"])
+@pytest.mark.parametrize("ports", ["xdp", "packet", "unprivileged"])
 def test_the_padding_length_of_the_footer_beyond_the_packet(network, monkeypatch, ports):
-    monkeypatch.setenv("CULVERT_PORTS", ports.replace("af-xdp", ""))
+    monkeypatch.setenv("CULVERT_PORTS", ports)
     net = network(encap="yes", ts_a="10.1.0.0/24", ts_b="10.2.0.0/24").up()
     daemon = net.gwb.daemon
     wire = Capture(net.mid, "west", f"udp port 4500 and dst {t.WAN_B4}")

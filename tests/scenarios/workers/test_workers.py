@@ -211,7 +211,7 @@ def test_what_cannot_be(network, mistake):
 
 def test_a_reload_that_cannot_be_changes_nothing(network, monkeypatch):
     # A packet socket has as many queues as there are workers.
-    monkeypatch.delenv("CULVERT_PORTS", raising=False)
+    monkeypatch.setenv("CULVERT_PORTS", "xdp")
     net = with_workers(network, "cpus = 2").up()
     daemon = net.gwa.daemon
     for line, part in (("cpus = [0, 999]", "core 999"), ("cpus = 65", "1 to 64"), ("cpus = 64", "frames")):
