@@ -37,7 +37,7 @@ class Column:
 
     title: str
     plane: str
-    ports: str = "interface"
+    ports: str = "xdp"
     encap: str = "no"
 
 
@@ -58,6 +58,7 @@ MORE = {
     "xdp-udp": Column("culvert, AF_XDP, ESP in UDP", "culvert", encap="yes"),
     "packet": Column("culvert, packet sockets, raw ESP", "culvert", "packet"),
     "mixed": Column("culvert, packet socket on the LAN", "culvert", "lan=packet"),
+    "mixed-udp": Column("culvert, packet socket on the LAN, ESP in UDP", "culvert", "lan=packet", "yes"),
     "guest-packet-udp": Column("guest: culvert, packet sockets", "culvert", "packet", "yes"),
     "guest-kernel-udp": Column("guest: kernel's ESP in UDP", "kernel", encap="yes"),
 }

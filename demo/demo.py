@@ -11,6 +11,7 @@ network is measured with plain kernel forwarding and with strongSwan's own user-
 
 import argparse
 import os
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -27,7 +28,9 @@ from lab.traffic import Iperf, first_answer, ping  # noqa: E402
 COLOUR = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 #: What each data plane is called in the tables.
-TITLES = {"plain": "kernel, no IPsec", "libipsec": "strongSwan libipsec", "culvert": "culvert"}
+TITLES = {
+    "plain": "kernel, no IPsec", "libipsec": "strongSwan libipsec", "culvert": "culvert", "culvert-udp": "culvert, encap = yes",
+}  # fmt: skip
 
 #: Throughput rows: label, target, options for iperf3.
 RUNS = [
@@ -105,7 +108,8 @@ def bring_up(plane, keep=False, encap=False):
     """Makes the network, starts the gateways; (lab, network)."""
     lab = Lab("demo", keep=keep)
     try:
-        net = t.net4(lab, plane).configure(None, encap="yes" if encap else "no").start()
+        is_udp = encap or plane == "culvert-udp"
+        net = t.net4(lab, plane.removesuffix("-udp")).configure(None, encap="yes" if is_udp else "no").start()
         lab.network = net
         return lab, net
     except BaseException:
@@ -168,6 +172,7 @@ def show(plane, net, seconds, figures):
     figures["rss"] = net.gwa.plane.rss_bytes(net.gwa)
     daemon = net.gwa.daemon
     if daemon:
+        figures["ports"] = by_what(daemon)
         section("What culvert says (gateway A)")
         for args in (["status"], ["port"], ["sa"], ["policy"], ["stats"], ["drops"]):
             command(daemon, *args)
@@ -176,6 +181,14 @@ def show(plane, net, seconds, figures):
         child = net.gwa.swan.children("net")[0]
         fact("swanctl: packets out / in", f"{child['packets-out']} / {child['packets-in']}")
         figures["balance"] = daemon.stats()["balance"]
+
+
+def by_what(daemon):
+    """What the ports work by, and why, where culvert has chosen that: as `culvert port` ends."""
+    ports = [port for port in daemon.json("port") if port["kind"] in ("af-xdp", "packet")]
+    names = {"af-xdp": "AF_XDP", "packet": "packet sockets"}
+    how = {f"{names[port['kind']]} ({port.get('chosen', 'as asked for')})" for port in ports}
+    return "; ".join(sorted(how)) or "no ports"
 
 
 def rate(result):
@@ -211,6 +224,12 @@ def summary(results):
     cores = len(os.sched_getaffinity(0))
     print()
     say(f"All hosts, both gateways and iperf3 share {cores} cores: compare columns, not machines.")
+    if "culvert" in results and "ports" in results["culvert"]:
+        say(f"culvert's ports: {results['culvert']['ports']}.")
+    if "culvert" in results and "culvert-udp" in results:
+        gain = [results["culvert-udp"]["runs"][label]["bits_per_second"] / results["culvert"]["runs"][label]["bits_per_second"]
+                for label, _, _ in RUNS if label.startswith("TCP")]  # fmt: skip
+        say(f"encap = yes in swanctl.conf of one end (ESP in UDP, as behind a NAT) brings {statistics.median(gain):.1f} x for TCP here.")
     if "culvert" in results and results["culvert"].get("balance") == 0:
         say("Packets received by gateway A equal the sum of their outcomes.")
 
@@ -249,14 +268,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--keep", action="store_true", help="leave the network up")
     parser.add_argument("--clean", action="store_true", help="remove a network that was kept")
-    parser.add_argument("--seconds", type=int, default=3, help="length of each iperf3 run")
+    parser.add_argument("--seconds", type=int, default=2, help="length of each iperf3 run")
     parser.add_argument(
-        "--planes", default="culvert,plain,libipsec",
-        help="data planes, the first is shown in full (culvert, plain, libipsec)",
+        "--planes", help="data planes, the first is shown in full; some of culvert, culvert-udp (with encap = yes), plain, libipsec (default: all)",
     )  # fmt: skip
     parser.add_argument(
-        "--ports", default=os.environ.get("CULVERT_PORTS", "interface"),
-        help="culvert's ports: interface (AF_XDP), packet, auto, or such as lan=packet; unprivileged: none, and ESP in UDP",
+        "--ports", default=os.environ.get("CULVERT_PORTS", "auto"),
+        help="culvert's ports: auto, xdp, packet, or such as lan=packet; unprivileged: none, and ESP in UDP (default: auto)",
     )  # fmt: skip
     parser.add_argument("--encap", action="store_true", help="ESP in UDP, as behind a NAT")
     args = parser.parse_args()
@@ -265,10 +283,11 @@ def main():
     if args.clean:
         print(f"removed {sweep(kept=True)} namespaces")
         return 0
-    planes = args.planes.split(",")
+    every = ["culvert", *([] if args.encap else ["culvert-udp"]), "plain", "libipsec"]
+    planes = args.planes.split(",") if args.planes else every
     if not set(planes) <= set(TITLES) or not planes or planes[0] == "plain":
         parser.error(f"--planes: some of {', '.join(TITLES)}; the first with IPsec")
-    if "culvert" in planes and culvert_missing():
+    if {"culvert", "culvert-udp"} & set(planes) and culvert_missing():
         print(f"demo: {culvert_missing()}", file=sys.stderr)
         return 1
     interruptible()
