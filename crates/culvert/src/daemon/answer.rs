@@ -336,7 +336,7 @@ impl Daemon {
                 tx_packets: sum.tx_packets,
                 tx_bytes: sum.tx_bytes,
                 passed_to_linux: passed,
-                faults: BTreeMap::new(),
+                faults: port_faults(&sum),
                 by_queue: stats.iter().enumerate().map(|row| queue_row(row, workers)).collect(),
             }
         };
@@ -353,7 +353,7 @@ impl Daemon {
             let (state, mode) = (p.state.to_owned(), p.mode.to_owned());
             let row = row(p.interface, "memif", state, mode, p.passed, p.stats);
             let faults = p.faults.into_iter().map(|(fault, count)| (fault.to_owned(), count));
-            report::Port { faults: faults.collect(), ..row }
+            report::Port { faults: faults.chain(row.faults).collect(), ..row }
         }));
         rows.extend(self.esp_sockets.states().map(|(name, stats)| {
             row(&name, "udp", "up".into(), "ESP in UDP".into(), 0, vec![stats])
@@ -461,6 +461,12 @@ impl Daemon {
             _ => kernel_blocks::read(),
         }
     }
+}
+
+/// Frames that a port could not take or send.
+fn port_faults(sum: &io::PortStats) -> BTreeMap<String, u64> {
+    let faults = [("rx-refused", sum.rx_refused), ("tx-refused", sum.tx_refused)];
+    faults.into_iter().filter(|(_, n)| *n > 0).map(|(fault, n)| (fault.to_owned(), n)).collect()
 }
 
 /// A queue of an interface, by number.

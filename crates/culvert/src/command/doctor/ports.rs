@@ -113,6 +113,7 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
             format!("a lower MTU may do (ip link set {name} mtu 1500), or another driver"),
         ));
     }
+    findings.extend(working.and_then(|working| refused(&check, working)));
     if findings.iter().all(|f| f.result == Outcome::Ok) {
         findings.push(Finding::ok(&check, summary(port, works, link.mtu)));
     }
@@ -143,6 +144,25 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
         findings.push(Finding::ok(check, seen));
     }
     findings
+}
+
+/// Frames that packet sockets got and could not hand on, where there are many: one in a thousand.
+fn refused(check: &str, working: &Port) -> Option<Finding> {
+    let refused = working.faults.get("rx-refused").copied().unwrap_or(0);
+    let is_told = working.kind == "packet" && refused > working.rx_packets / 1000;
+    is_told.then(|| {
+        Finding::warning(
+            check,
+            format!("{refused} frames were refused, {} taken", working.rx_packets),
+            "packet sockets lose what is protected and comes as super-packets inside tunnels (VXLAN, GRE) or above \
+             64 KiB (BIG TCP), and what a worker is too slow for",
+            format!(
+                "if it grows (culvert port --json, faults): kind = \"xdp\" for {}, or switch such super-packets off \
+                 where they come from (ethtool -K DEV tx-udp_tnl-segmentation off)",
+                working.interface
+            ),
+        )
+    })
 }
 
 /// Whether AF_XDP copies each frame: as the daemon sees it, else by the driver's name.
@@ -574,6 +594,15 @@ mod tests {
         assert!(
             told.iter().all(|f| f.result == Outcome::Ok && !f.seen.contains("would be faster"))
         );
+        let Some(Ok(running)) = &mut facts.instance.daemon else { unreachable!("runs") };
+        (running.ports[0].rx_packets, running.ports[0].faults) =
+            (5000, [("rx-refused".into(), 6)].into());
+        let lost = check(&facts);
+        let lost = lost.iter().find(|f| f.result == Outcome::Warning).expect("one");
+        assert!(lost.seen.contains("6 frames were refused"), "{}", lost.seen);
+        assert!(lost.next.as_ref().is_some_and(|next| next.contains("kind = \"xdp\" for wan")));
+        let Some(Ok(running)) = &mut facts.instance.daemon else { unreachable!("runs") };
+        running.ports[0].faults.clear();
         // Where AF_XDP was asked for, but not where the kernel may take what packet sockets wait for.
         facts.ports[0].config.kind = Sockets::Xdp;
         let advises =

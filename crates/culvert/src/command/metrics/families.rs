@@ -211,6 +211,17 @@ fn of_ports(to: &mut Families<'_>, ports: &[Port]) {
     for (name, help, count) in counts {
         to.counters(name, help, ports.iter().map(|port| (label(port), count(port))));
     }
+    let faults = ports.iter().flat_map(|port| {
+        let of = |(fault, count): (&String, &u64)| {
+            (label(port).into_iter().chain([("fault", fault.clone())]).collect(), *count)
+        };
+        port.faults.iter().map(of)
+    });
+    to.counters(
+        "port_faults",
+        "Frames that a port could not take or send, and what applications did wrong",
+        faults,
+    );
     // A VLAN may be Linux's by intention.
     let own = ports.iter().filter(|port| !port.is_vlan());
     let is_up = own.map(|port| (label(port), u64::from(port.state == "up")));
@@ -360,12 +371,17 @@ mod tests {
             kind: "packet".into(),
             mode: "tcx, super-packets".into(),
             chosen: Some("the driver has no zero copy".into()),
+            faults: [("rx-refused".into(), 7)].into(),
             ..Port::default()
         };
         let text = exposition(&Seen { ports: vec![port], ..Seen::default() }).unwrap();
         let line = "culvert_port_info{port=\"lan\",kind=\"packet\",mode=\"tcx, super-packets\",\
                     chosen=\"the driver has no zero copy\"} 1";
-        assert!(text.lines().any(|there| there == line), "{text}");
+        let faults =
+            "culvert_port_faults_total{port=\"lan\",kind=\"packet\",fault=\"rx-refused\"} 7";
+        for line in [line, faults] {
+            assert!(text.lines().any(|there| there == line), "{text}");
+        }
     }
 
     #[test]
