@@ -43,8 +43,9 @@ class Column:
 
 COLUMNS = {
     "clear": Column("kernel, no IPsec", "plain"),
+    "default": Column("culvert, default", "culvert", "auto"),
+    "default-udp": Column("culvert, encap = yes", "culvert", "auto", "yes"),
     "xdp": Column("culvert, AF_XDP", "culvert"),
-    "packet-udp": Column("culvert, packet sockets", "culvert", "packet", "yes"),
     "unprivileged": Column("culvert, unprivileged", "culvert", "unprivileged", "yes"),
     "libipsec": Column("strongSwan libipsec", "libipsec", encap="yes"),
     "wireguard-go": Column("wireguard-go", "wireguard-go"),
@@ -57,6 +58,7 @@ COLUMNS = {
 MORE = {
     "xdp-udp": Column("culvert, AF_XDP, ESP in UDP", "culvert", encap="yes"),
     "packet": Column("culvert, packet sockets, raw ESP", "culvert", "packet"),
+    "packet-udp": Column("culvert, packet sockets, ESP in UDP", "culvert", "packet", "yes"),
     "mixed": Column("culvert, packet socket on the LAN", "culvert", "lan=packet"),
     "mixed-udp": Column("culvert, packet socket on the LAN, ESP in UDP", "culvert", "lan=packet", "yes"),
     "guest-packet-udp": Column("guest: culvert, packet sockets", "culvert", "packet", "yes"),
