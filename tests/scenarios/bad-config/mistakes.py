@@ -133,8 +133,8 @@ OF_THE_MACHINE = {
         [((23, 10), "worker.frames", ["28 queues", "worker.frames = "])],
     ),
     "queues-for-one-worker": (
-        ports(1, "queues = 40\n") + "[worker]\ncpus = 1\nframes = 65536\n",
-        [((3, 10), "port[0].queues", ["40 receive queues", "at most 16", "more workers"])],
+        ports(1, 'kind = "xdp"\nqueues = 40\n') + "[worker]\ncpus = 1\nframes = 65536\n",
+        [((4, 10), "port[0].queues", ["40 receive queues", "at most 16", "more workers"])],
     ),
     "private-name-is-taken": ('[tun]\ninterface = "lan"\n', [((2, 13), "tun.interface", ["another kind", "another name"])]),
     "tunnel-name-is-taken": (

@@ -148,9 +148,7 @@ def test_missing_interface_comes_later(network):
     net.gwa.host.ip("link", "add", "later", "type", "veth", "peer", "name", "later-peer")
     net.gwa.host.ip("link", "set", "dev", "later", "up")
     net.gwa.host.ip("link", "set", "dev", "later-peer", "up")
-    wait_for(
-        "the port to be taken", lambda: "xdp" in net.gwa.host.ip("link", "show", "later").stdout
-    )
+    wait_for("the port to be taken", lambda: {p["interface"]: p["state"] for p in daemon.json("port")}["later"] == "up")
 
 
 def test_an_algorithm_that_is_not_supported(network):

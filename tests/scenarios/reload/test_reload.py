@@ -39,8 +39,9 @@ def reload(daemon, *options):
 def state(daemon):
     """All that a reload can change."""
     status = daemon.json("status")
-    # The private interface keeps the queues of workers that have gone.
-    ports = [(p["interface"], p["kind"], p["state"], p["queues"] if p["kind"] != "tun" else 0) for p in daemon.json("port")]
+    # The private interface keeps the queues of workers that have gone; packet sockets are as many as workers were when they opened.
+    queues = {p["interface"]: p["queues"] for p in daemon.json("port") if p["kind"] not in ("tun", "packet")}
+    ports = [(p["interface"], p["kind"], p["state"], queues.get(p["interface"])) for p in daemon.json("port")]
     links = [(link["ifname"], link["mtu"]) for link in json.loads(daemon.host.ip("-j", "link").stdout)]
     return status["workers"], ports, daemon.json("limit", "show"), links
 
