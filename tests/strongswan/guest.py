@@ -60,6 +60,7 @@ allow_weak = true
 _PORT = """
 [[port]]
 interface = "{interface}"
+kind = "xdp"
 """
 
 
