@@ -185,13 +185,14 @@ def test_what_a_visitor_is_led_to_is_no_markup_either(network, browse):
         for place in ("#port-cards", "#warnings", "#drawing"):
             text = browser.script("return document.querySelector(arguments[0]).textContent", place)
             assert odd in text, (place, text)
+        browser.find("#why-form [name=from]").send_keys(t.CLIENT4)
         browser.find("#why-form [name=to]").send_keys(t.SERVER4)
         for shot in SHOTS:
-            field = browser.find("#why-form [name=from]")
+            field = browser.find("#why-form [name=in]")
             field.clear()
             field.send_keys(shot + "\n")
             answer = "return document.querySelector('#why-answer').textContent"
-            wait_for("a fault", lambda: f"invalid value '{shot}'" in browser.script(answer))
+            wait_for("a fault", lambda: f"in {shot}: there is no such interface" in browser.script(answer))
             browser.find("#sas-filter").clear()
             browser.find("#sas-filter").send_keys(shot)
         assert_nothing_ran(browser, own, "forms")

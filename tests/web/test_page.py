@@ -52,7 +52,7 @@ def test_the_page_shows_what_json_says(network, browse):
         # Quiet now: the same numbers. What goes on by itself (neighbour discovery) may come between.
         def sas():
             told = gwa.daemon.json("sa")
-            shown = values(browser, "#sas-table tbody td:nth-child(8)")
+            shown = values(browser, "#sas-table tbody td:nth-child(9)")
             assert [digits(text.replace("Packets", "")) for _, text in shown] == [value for value, _ in shown]
             return [value for value, _ in shown] == [sa["packets"] for sa in told]
 
@@ -133,7 +133,8 @@ def test_forms_and_looks(network, browse):
 
         # The daemon goes: it is said, and what was seen stays. It comes: it goes on.
         gwa.daemon.stop()
-        wait_for("a word about it", lambda: "no daemon answers" in browser.text("#state"))
+        wait_for("a word about it", lambda: "no daemon answers" in browser.text("#old"))
+        assert browser.violations() == []
         assert browser.find("#sas-table").is_displayed()
         gwa.daemon.start()
         wait_for("the page again", lambda: browser.text("#state") == "live")
@@ -152,13 +153,35 @@ def asks_why(browser, gwa):
     assert questions == [step["question"] for step in told["steps"]]
     assert answers == [step["answer"] for step in told["steps"]]
     assert [hint.text for hint in browser.all("#why-answer li")] == told["hints"]
-    field = browser.find("#why-form [name=from]")
-    field.clear()
-    field.send_keys("lan\n")
-    wait_for("a fault", lambda: "invalid value 'lan'" in browser.text("#why-answer .fault"))
-    field.clear()
-    field.send_keys(f"{t.CLIENT4}\n")
+    refuses(browser, "from", "lan", "From: an address such as 10.1.0.5 or fd00:1::5.", t.CLIENT4)
+    refuses(browser, "dport", "http", "Destination port: a number from 0 to 65535", "443")
+    refuses(browser, "in", "nope", "Comes in by: in nope: there is no such interface", "")
+    # A port without a protocol: which one is asked for.
+    protocol = browser.find("#why-form [name=proto]")
+    protocol.send_keys("ping")
+    browser.find("#why-form button").click()
+    wait_for("a fault", lambda: browser.text("#why-answer .fault").startswith("Protocol: a protocol that has ports"))
+    assert protocol.get_attribute("aria-invalid") == "true"
+    protocol.send_keys("tcp")
+    browser.find("#why-form button").click()
     wait_for("an answer again", lambda: told["verdict"] in browser.text("#why-answer"))
+    assert protocol.get_attribute("aria-invalid") is None
+
+
+def refuses(browser, name, wrong, says, right):
+    """The form says in its own words what is wrong, marks the field and leads to it; then it is put right."""
+    field = browser.find(f"#why-form [name={name}]")
+    field.clear()
+    field.send_keys(f"{wrong}\n")
+    said = wait_for("a fault", lambda: browser.text("#why-answer .fault"))
+    assert said.startswith(says) and "--" not in said and "<" not in said, said
+    assert field.get_attribute("aria-invalid") == "true" and browser.driver.switch_to.active_element == field
+    assert browser.find(f"#{field.get_attribute('aria-describedby')}").text == said
+    assert browser.violations() == []
+    field.clear()
+    field.send_keys(f"{right}\n")
+    wait_for("an answer again", lambda: browser.text("#why-answer .verdict"))
+    assert field.get_attribute("aria-invalid") is None
 
 
 def captures(browser, net):

@@ -29,11 +29,11 @@ pub use flows::FlowsArgs;
 pub use limit::LimitCommand;
 pub use metrics::MetricsArgs;
 pub use nat::NatArgs;
-pub use top::TopArgs;
+pub use top::{KEYS as TOP_KEYS, TopArgs};
 pub use trace::TraceArgs;
 pub use web::{
-    CaptureQuery, EventsQuery, Listen, MOST_PACKETS, MOST_SECONDS, NoQuery, SaQuery, WebArgs,
-    WhyQuery, parse_query,
+    CaptureQuery, EventsQuery, Listen, MOST_PACKETS, MOST_SECONDS, NoQuery, QueryError, SaQuery,
+    WebArgs, WhyQuery, parse_query,
 };
 pub use why::WhyArgs;
 
@@ -156,9 +156,9 @@ pub enum Command {
     /// scripts; with --json each limit has its share.
     #[command(after_help = top::KEYS)]
     Top(TopArgs),
-    /// What the daemon counts, for Prometheus (OpenMetrics).
+    /// What the daemon counts, for Prometheus.
     ///
-    /// Printed once, or served by HTTP. Series per SA and policy are bounded in number; the rest does not
+    /// Printed once, or served by HTTP, in Prometheus's text format or OpenMetrics. Series per SA and policy are bounded in number; the rest does not
     /// grow with them.
     #[command(after_help = metrics::EXAMPLES)]
     Metrics(MetricsArgs),

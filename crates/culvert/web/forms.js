@@ -9,15 +9,45 @@ function parameters(form) {
   return Object.fromEntries([...new FormData(form)].filter(([, value]) => value !== ""));
 }
 
-/** Calls back instead of leaving the page; the button rests meanwhile. */
+/** What a field is called. */
+function nameOf(field) {
+  return field.closest("label").firstChild.textContent.trim();
+}
+
+/** Says in `place` what is wrong, in the words of the form, and marks the field that is. */
+function showFault(form, place, fault) {
+  const field = fault.field && form.elements[fault.field];
+  // What the daemon refuses it says in the words of the command line.
+  const text = fault.message.replace(/--([a-z]+)/g, (all, name) => {
+    const other = form.elements[name];
+    return other ? `\u201c${nameOf(other)}\u201d` : all;
+  });
+  const isUnread = field?.dataset.wants && fault.status === 400;
+  place.className = "fault";
+  place.textContent = isUnread ? `${nameOf(field)}: ${field.dataset.wants}.` : field ? `${nameOf(field)}: ${text}` : text;
+  if (!field) return;
+  field.setAttribute("aria-invalid", "true");
+  field.setAttribute("aria-describedby", place.id);
+  field.closest("details")?.setAttribute("open", "");
+  field.addEventListener("input", () => unmark(field), { once: true });
+  return field;
+}
+
+function unmark(field) {
+  field.removeAttribute("aria-invalid");
+  field.removeAttribute("aria-describedby");
+}
+
+/** Calls back instead of leaving the page; the button rests meanwhile. What is returned gets the focus. */
 function onSubmit(form, callback) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const button = form.querySelector("button");
     button.disabled = true;
-    await callback(parameters(form));
+    [...form.elements].forEach(unmark);
+    const next = await callback(parameters(form));
     button.disabled = false;
-    button.focus();
+    (next ?? button).focus();
   });
 }
 
@@ -29,11 +59,14 @@ const FATES = {
 
 export function whyForm() {
   const answer = document.getElementById("why-answer");
-  onSubmit(document.getElementById("why-form"), async (packet) => {
+  const form = document.getElementById("why-form");
+  onSubmit(form, async (packet) => {
     try {
       answer.replaceChildren(...explained(await json("why", packet)));
     } catch (fault) {
-      answer.replaceChildren(el("p", { class: "fault" }, fault.message));
+      const place = el("p", { id: "why-fault" });
+      answer.replaceChildren(place);
+      return showFault(form, place, fault);
     }
   });
 }
@@ -67,8 +100,7 @@ export function captureForm(bounds) {
       download(file, `culvert-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.pcapng`);
       said.textContent = `Done: ${bytes(file.size)}.`;
     } catch (fault) {
-      said.className = "fault";
-      said.textContent = fault.message;
+      return showFault(form, said, fault);
     }
   });
 }

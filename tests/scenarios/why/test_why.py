@@ -52,6 +52,19 @@ def test_a_tunnel_from_before_it_is_there(network):
     assert step(answer, "SA")["spi"] == sa["spi"]
     assert step(answer, "route")["interface"] == step(answer, "neighbour")["interface"] == "wan"
     assert f"the path's {sa['path_mtu']}" in step(answer, "size")["answer"]
+    # IKE goes past policies, both ways, and one would be of no use.
+    for ends in (("--from", t.WAN_A4, "--to", t.WAN_B4), ("--from", t.WAN_B4, "--to", t.WAN_A4)):
+        for port in ("500", "4500"):
+            ike = told(gwa, *ends, "--proto", "udp", "--sport", port, "--dport", port)
+            assert "key exchange" in step(ike, "policy")["answer"], ike
+            assert not any("policy" in hint for hint in ike["hints"]), ike
+    # Another's is as any packet.
+    others = told(gwa, *forth("--proto", "udp", "--dport", "500"))
+    assert others["fate"] == "protected", others
+    # A port says no protocol, and is no code of a ping.
+    for option in ("--dport", "--sport"):
+        refused = gwa.daemon.culvert("why", *forth(option, "53"), check=False)
+        assert refused.returncode == 1 and "add --proto tcp or --proto udp" in refused.stderr, refused
     # Neighbour discovery goes on, and charon puts up policies anew, which count from zero: asked again then.
     def counts_nothing():
         before = counted()

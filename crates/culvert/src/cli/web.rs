@@ -1,9 +1,11 @@
 //! Arguments of `culvert web`.
 
+use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, Parser};
 
 use super::{FilterArgs, WhyArgs};
@@ -130,29 +132,65 @@ pub const MOST_SECONDS: u64 = 60;
 /// The longest capture, in packets.
 pub const MOST_PACKETS: u64 = 100_000;
 
+/// A parameter of a URL that is wrong, or missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryError {
+    /// The parameter, where it is one.
+    pub field: Option<String>,
+    /// What is wrong, for people.
+    pub text: String,
+}
+
+impl QueryError {
+    fn new(error: &clap::Error) -> QueryError {
+        let context = |kind| match error.get(kind) {
+            Some(ContextValue::String(text)) => Some(text.as_str()),
+            Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),
+            _ => None,
+        };
+        // `--from <ADDRESS>`
+        let field = context(ContextKind::InvalidArg)
+            .and_then(|argument| argument.split(' ').next()?.strip_prefix("--"));
+        let text = match (error.kind(), field) {
+            (ErrorKind::MissingRequiredArgument, Some(field)) => format!("{field} is missing"),
+            (ErrorKind::ValueValidation | ErrorKind::InvalidValue, Some(field)) => {
+                let value = context(ContextKind::InvalidValue).unwrap_or_default();
+                let why =
+                    error.source().map_or_else(|| "no such value".into(), ToString::to_string);
+                format!("{field}={value}: {why}")
+            }
+            _ => {
+                let text = error.render().to_string();
+                let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
+                let text = lines.collect::<Vec<_>>().join(" ");
+                text.trim_start_matches("error: ").to_owned()
+            }
+        };
+        QueryError { field: field.map(str::to_owned), text }
+    }
+}
+
 /// What the parameters of a URL say, by the rules of the command line: `from=10.1.0.5` is `--from 10.1.0.5`.
 ///
 /// A parameter without a value is as good as none, as forms send what was left empty.
 ///
 /// # Errors
-/// What is wrong, for people.
-pub fn parse_query<Q: Parser>(query: &str) -> Result<Q, String> {
+/// What is wrong.
+pub fn parse_query<Q: Parser>(query: &str) -> Result<Q, QueryError> {
     let command = Q::command();
     let mut words = Vec::new();
     for (key, value) in form_urlencoded::parse(query.as_bytes()).filter(|(_, v)| !v.is_empty()) {
         let argument = command.get_arguments().find(|arg| arg.get_long() == Some(&*key));
         match argument.map(clap::Arg::get_action) {
-            None => return Err(format!("there is no parameter {key:?} here")),
+            None => {
+                let text = format!("there is no parameter {key:?} here");
+                return Err(QueryError { field: None, text });
+            }
             Some(ArgAction::SetTrue) => words.push(format!("--{key}")),
             Some(_) => words.push(format!("--{key}={value}")),
         }
     }
-    Q::try_parse_from(words).map_err(|error| {
-        let text = error.render().to_string();
-        let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
-        let text = lines.collect::<Vec<_>>().join(" ");
-        text.trim_start_matches("error: ").to_owned()
-    })
+    Q::try_parse_from(words).map_err(|error| QueryError::new(&error))
 }
 
 #[cfg(test)]
@@ -181,14 +219,19 @@ mod tests {
 
     #[test]
     fn a_wrong_query_says_what_is_wrong() {
-        let error = |query| parse_query::<WhyQuery>(query).expect_err("wrong");
-        assert!(error("from=10.1.0.5").contains("--to <ADDRESS>"), "{}", error("from=10.1.0.5"));
-        assert!(
-            error("from=lan&to=10.1.0.5").starts_with("invalid value 'lan' for '--from <ADDRESS>'")
-        );
-        assert_eq!(error("show-keys=1"), "there is no parameter \"show-keys\" here");
+        let error = |query| {
+            let error = parse_query::<WhyQuery>(query).expect_err("wrong");
+            (error.field.unwrap_or_default(), error.text)
+        };
+        let said = |field: &str, text: &str| (field.to_owned(), text.to_owned());
+        assert_eq!(error("from=10.1.0.5"), said("to", "to is missing"));
+        let wrong = "from=lan: invalid IP address syntax";
+        assert_eq!(error("from=lan&to=10.1.0.5"), said("from", wrong));
+        assert_eq!(error("from=10.1.0.5&to=10.1.0.6&dport=x").0, "dport");
+        assert_eq!(error("from=10.1.0.5&to=10.1.0.6&dscp=64").0, "dscp");
+        assert_eq!(error("show-keys=1"), said("", "there is no parameter \"show-keys\" here"));
         // A value is one word, whatever is in it.
-        assert!(error("from=10.1.0.5+--df&to=10.1.0.6").starts_with("invalid value"));
+        assert_eq!(error("from=10.1.0.5+--df&to=10.1.0.6").0, "from");
     }
 
     #[test]

@@ -22,14 +22,14 @@ pub struct WhyArgs {
     /// The packet's destination.
     #[arg(long, value_name = "ADDRESS")]
     pub to: IpAddr,
-    /// Its protocol: tcp, udp, icmp, icmpv6, sctp, gre, esp, ah, or a number. The default is an echo
+    /// Its protocol: tcp, udp, icmp, icmpv6, sctp, gre, esp, ah, or a number. Without it and without ports: an echo
     /// request (ping).
     #[arg(long, value_name = "PROTOCOL", value_parser = protocol::parse)]
     pub proto: Option<u8>,
-    /// Its source port; of ICMP the type.
+    /// Its source port, of a protocol that has ports (--proto); of ICMP the type.
     #[arg(long, value_name = "PORT")]
     pub sport: Option<u16>,
-    /// Its destination port; of ICMP the code.
+    /// Its destination port, likewise; of ICMP the code.
     #[arg(long, value_name = "PORT")]
     pub dport: Option<u16>,
     /// The interface that it comes in by. Without it: from this host if the source is an address of it,

@@ -19,7 +19,7 @@ const PORTS: (u16, u16) = (40_000, 9);
 
 /// Asks what would be done with a packet.
 pub fn why(name: &str, json: bool, args: &WhyArgs) -> Result<String, Box<dyn Error>> {
-    let answer = ask_json(name, Request::Why(request(args)))?;
+    let answer = ask_json(name, Request::Why(request(args)?))?;
     match serde_json::from_str(&answer)? {
         WhyAnswer::Refused { error } => Err(error.into()),
         WhyAnswer::Why(_) if json => Ok(answer),
@@ -27,8 +27,28 @@ pub fn why(name: &str, json: bool, args: &WhyArgs) -> Result<String, Box<dyn Err
     }
 }
 
+/// Arguments that describe no packet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct NoPacket {
+    /// The argument that is missing or wrong.
+    pub field: &'static str,
+    /// What is wrong, and what would be right.
+    pub text: String,
+}
+
 /// What arguments ask.
-pub fn request(args: &WhyArgs) -> WhyRequest {
+///
+/// # Errors
+/// Ports without a protocol that has them.
+pub fn request(args: &WhyArgs) -> Result<WhyRequest, NoPacket> {
+    if let (None, Some((option, port))) = (args.proto, ports(args).next()) {
+        let text = format!(
+            "--{option} {port} says no protocol: add --proto tcp or --proto udp (with --proto icmp, --sport is the type \
+             and --dport the code)"
+        );
+        return Err(NoPacket { field: "proto", text });
+    }
     let (ping, echo) = match args.to {
         IpAddr::V4(_) => PING,
         IpAddr::V6(_) => PING_V6,
@@ -50,7 +70,20 @@ pub fn request(args: &WhyArgs) -> WhyRequest {
         ttl: args.ttl,
         dscp: args.dscp,
     };
-    WhyRequest { packet, interface: args.interface.clone(), spi: args.spi, mark: args.mark }
+    if protocol::is_icmp(protocol)
+        && let Some((field, value)) = ports(args).find(|(_, value)| *value > u16::from(u8::MAX))
+    {
+        let what = if field == "sport" { "type" } else { "code" };
+        let text = format!("--{field} {value}: an ICMP {what} is a number from 0 to 255");
+        return Err(NoPacket { field, text });
+    }
+    Ok(WhyRequest { packet, interface: args.interface.clone(), spi: args.spi, mark: args.mark })
+}
+
+/// The ports that are given, with their options.
+fn ports(args: &WhyArgs) -> impl Iterator<Item = (&'static str, u16)> {
+    let ports = [("dport", args.dport), ("sport", args.sport)];
+    ports.into_iter().filter_map(|(option, port)| Some((option, port?)))
 }
 
 fn text(why: &Why) -> String {
@@ -61,4 +94,42 @@ fn text(why: &Why) -> String {
         text += &format!("\n   {hint}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{WhyQuery, parse_query};
+
+    fn asked(more: &str) -> Result<WhyPacket, NoPacket> {
+        let query = parse_query::<WhyQuery>(&format!("from=10.1.0.5&to=10.2.0.9{more}"));
+        request(&query.expect("understood").args).map(|request| request.packet)
+    }
+
+    #[test]
+    fn a_port_wants_a_protocol() {
+        for (more, option) in [("&dport=53", "--dport 53"), ("&sport=1000", "--sport 1000")] {
+            let error = asked(more).expect_err("no protocol");
+            assert!(
+                error.text.starts_with(option) && error.text.contains("--proto udp"),
+                "{error}"
+            );
+            assert_eq!(error.field, "proto");
+        }
+        let packet = asked("&dport=53&proto=udp").expect("a packet");
+        assert_eq!((packet.protocol, packet.dst_port), (protocol::UDP, 53));
+    }
+
+    #[test]
+    fn a_ping_is_the_default_and_icmp_has_type_and_code() {
+        let ping = asked("").expect("a packet");
+        assert_eq!((ping.protocol, ping.src_port, ping.dst_port), (protocol::ICMP, 8, 0));
+        let unreachable = asked("&proto=icmp&sport=3&dport=4").expect("a packet");
+        assert_eq!((unreachable.src_port, unreachable.dst_port), (3, 4));
+        let error = asked("&proto=icmp&sport=300").expect_err("no type");
+        assert_eq!(
+            (error.field, error.text.as_str()),
+            ("sport", "--sport 300: an ICMP type is a number from 0 to 255")
+        );
+    }
 }

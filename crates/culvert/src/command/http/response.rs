@@ -31,17 +31,28 @@ impl Status {
 pub struct Fault {
     pub status: Status,
     pub error: String,
+    /// The parameter that is wrong, if one is.
+    pub field: Option<String>,
 }
 
 impl Fault {
     /// Said to people.
     pub fn new(status: Status, error: impl Into<String>) -> Fault {
-        Fault { status, error: error.into() }
+        Fault { status, error: error.into(), field: None }
     }
 
-    /// `{"error": …}`, as the daemon says what it refuses.
+    /// Of a parameter.
+    pub fn of(self, field: impl Into<Option<String>>) -> Fault {
+        Fault { field: field.into(), ..self }
+    }
+
+    /// `{"error": …}`, as the daemon says what it refuses, with the parameter as `field` where one is wrong.
     pub fn body(&self) -> String {
-        serde_json::json!({ "error": self.error }).to_string()
+        let mut body = serde_json::json!({ "error": self.error });
+        if let Some(field) = &self.field {
+            body["field"] = field.as_str().into();
+        }
+        body.to_string()
     }
 }
 

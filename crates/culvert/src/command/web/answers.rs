@@ -9,11 +9,11 @@ use outcome::DropReason;
 use serde_json::json;
 
 use super::capture::Captures;
-use crate::cli::{EventsQuery, NoQuery, SaQuery, WebArgs, WhyQuery, parse_query};
+use crate::cli::{EventsQuery, NoQuery, QueryError, SaQuery, WebArgs, WhyQuery, parse_query};
 use crate::cli::{MOST_PACKETS, MOST_SECONDS};
 use crate::client::{Client, ClientError};
 use crate::command::http::{Answer, Fault, JSON, Status};
-use crate::command::why;
+use crate::command::why::{self, NoPacket};
 use crate::report::{self, Request, WhyAnswer};
 
 /// How long an answer is good for everybody who asks the same: however many look at the page, the daemon is asked as
@@ -98,9 +98,12 @@ impl Answers {
 
     fn why(&self, query: &str) -> Result<String, Fault> {
         let args = parse::<WhyQuery>(query)?.args;
-        let text = self.ask(Request::Why(why::request(&args)))?;
+        let request = why::request(&args).map_err(|NoPacket { field, text }| {
+            Fault::new(Status::BAD, text).of(field.to_owned())
+        })?;
+        let text = self.ask(Request::Why(request))?;
         match serde_json::from_str(&text) {
-            Ok(WhyAnswer::Refused { error }) => Err(Fault::new(Status::REFUSED, error)),
+            Ok(WhyAnswer::Refused { error }) => Err(refused(&error)),
             _ => Ok(text),
         }
     }
@@ -162,5 +165,35 @@ impl Answers {
 }
 
 fn parse<Q: Parser>(query: &str) -> Result<Q, Fault> {
-    parse_query(query).map_err(|error| Fault::new(Status::BAD, error))
+    parse_query(query).map_err(|QueryError { field, text }| Fault::new(Status::BAD, text).of(field))
+}
+
+/// What the daemon refuses; it begins with the option that is wrong, where one is.
+fn refused(error: &str) -> Fault {
+    let option = error.strip_prefix("--").and_then(|rest| rest.split_once([' ', ':']));
+    match option {
+        Some((option, rest)) => {
+            let text = format!("{option} {}", rest.trim_start());
+            Fault::new(Status::REFUSED, text).of(option.to_owned())
+        }
+        None => Fault::new(Status::REFUSED, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_daemon_refuses_names_its_parameter() {
+        let fault = refused("--len 30: such a packet has 40 bytes at least");
+        assert_eq!(fault.error, "len 30: such a packet has 40 bytes at least");
+        assert_eq!(fault.field.as_deref(), Some("len"));
+        let fault = refused("--mark: what wan receives has none");
+        assert_eq!(
+            (fault.error.as_str(), fault.field.as_deref()),
+            ("mark what wan receives has none", Some("mark"))
+        );
+        assert_eq!(refused("no route leads to 10.1.0.5").field, None);
+    }
 }

@@ -9,8 +9,15 @@ use policy::{SaConfig, Template};
 use crate::daemon::Daemon;
 
 impl Daemon {
-    /// What an operator could do, each with its command where there is one.
-    pub(super) fn hints(&self, fate: &Fate, steps: &[Step], came: &Came) -> Vec<String> {
+    /// What an operator could do, each with its command where there is one. A policy helps against nothing that befalls
+    /// key exchange.
+    pub(super) fn hints(
+        &self,
+        fate: &Fate,
+        steps: &[Step],
+        came: &Came,
+        is_key_exchange: bool,
+    ) -> Vec<String> {
         let index = steps.iter().rev().find_map(|step| match step {
             Step::Policy { index, .. } => *index,
             _ => None,
@@ -32,7 +39,7 @@ impl Daemon {
                 hints.extend(self.of_tunnel(*reason, came, index));
                 hints.extend(of_drop(*reason, &policy));
             }
-            Fate::ToLinux { .. } | Fate::Forwarded if matches!(came, Came::Port { .. } | Came::Linux { .. }) => {
+            Fate::ToLinux { .. } | Fate::Forwarded if !is_key_exchange && matches!(came, Came::Port { .. } | Came::Linux { .. }) => {
                 hints.push(
                     "to protect it, a policy out has to match it: `swanctl --list-conns` shows the \
                      traffic selectors, `culvert policy` the policies"

@@ -13,9 +13,10 @@ mod text;
 pub(super) use text::{packet, step, verdict};
 
 use dataplane::{Came, Explanation, Fate, Probe, Step};
-use policy::{SaEntry, SaId};
+use policy::{Ends, SaEntry, SaId};
 use wire::{Headers, protocol};
 
+use self::guard::IKE_PORTS;
 use self::linux::{Sender, Stays, Through};
 use super::Daemon;
 use crate::report::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
@@ -37,7 +38,10 @@ impl Daemon {
         let (came, before) = match through {
             None => (came, Vec::new()),
             Some(Through::Comes(came, steps)) => (came, steps),
-            Some(Through::Stays(stays)) => return Ok(left_to_linux(&request.packet, how, stays)),
+            Some(Through::Stays(stays)) => {
+                let exempt = self.is_key_exchange(&h).then(exempt);
+                return Ok(left_to_linux(&request.packet, how, stays, exempt));
+            }
         };
         let steering = self.steered(&came, &h);
         let (worker, explanation) = match steering {
@@ -51,13 +55,17 @@ impl Daemon {
             steps.push(text::step("mark", format!("{mark:#x}")));
         }
         steps.extend(answers.iter().map(|step| self.step(step, &h)));
+        let is_key_exchange = self.is_key_exchange(&h);
+        if is_key_exchange && !answers.iter().any(|step| matches!(step, Step::Exempt)) {
+            steps.push(exempt());
+        }
         let answer = Why {
             packet: text::packet(&request.packet),
             came: how,
             fate: text::word(&fate).into(),
             verdict: text::verdict(&fate, &steps) + &text::delay(&answers),
             drop_reason: text::reason(&fate).map(|reason| reason.name().into()),
-            hints: self.hints(&fate, &answers, &came),
+            hints: self.hints(&fate, &answers, &came, is_key_exchange),
             steps,
             worker,
         };
@@ -68,6 +76,16 @@ impl Daemon {
         };
         let is_guarded = answers.iter().any(|step| matches!(step, Step::Guard(_)));
         Ok(if barred.is_some() || is_guarded { guard::stopped(answer, barred) } else { answer })
+    }
+
+    /// True of IKE between this host and a peer. With UDP's port 4500 it is IKE too: what is asked about begins with the
+    /// non-ESP marker (RFC 3948 §2.2).
+    fn is_key_exchange(&self, h: &Headers) -> bool {
+        let topology = self.tables.topology.load();
+        let is_own = topology.is_local_addr(h.src) || topology.is_local_addr(h.dst);
+        let ends = if is_own { Ends::Local } else { Ends::Forwarded };
+        let is_natt = IKE_PORTS.iter().any(|port| [h.src_port, h.dst_port].contains(port));
+        h.protocol == protocol::UDP && policy::always_bypass(h, ends, is_natt)
     }
 
     /// Asks worker 0, and then the one that it would hand the packet over to.
@@ -172,8 +190,9 @@ impl Daemon {
 }
 
 /// The answer about a packet that goes through Linux, and never comes to culvert.
-fn left_to_linux(packet: &WhyPacket, came: String, stays: Stays) -> Why {
-    let Stays { steps, verdict, barred } = stays;
+fn left_to_linux(packet: &WhyPacket, came: String, stays: Stays, exempt: Option<WhyStep>) -> Why {
+    let Stays { mut steps, verdict, barred } = stays;
+    steps.extend(exempt);
     let answer = Why {
         packet: text::packet(packet),
         came,
@@ -188,6 +207,11 @@ fn left_to_linux(packet: &WhyPacket, came: String, stays: Stays) -> Why {
         Some(barred) => guard::stopped(answer, Some(barred)),
         None => answer,
     }
+}
+
+/// Of IKE, which policies would keep from setting up the very SAs that they ask for.
+fn exempt() -> WhyStep {
+    text::step("policy", "not asked: key exchange goes past all policies".into())
 }
 
 /// Of a packet that Linux has and culvert never sees.
