@@ -50,6 +50,12 @@ export function stateOf(tunnel) {
   return ["up", "up"];
 }
 
+/** The state of a tunnel as it is shown: of one that was seen some time ago nobody knows. */
+function shownState(tunnel, isOld) {
+  const [state, words] = stateOf(tunnel);
+  return isOld ? ["old", `was ${words}`] : [state, words];
+}
+
 export class Drawing {
   #place;
   #width = 0;
@@ -59,18 +65,19 @@ export class Drawing {
     this.#place = place;
     new ResizeObserver(([{ contentRect }]) => {
       this.#width = Math.floor(contentRect.width);
-      if (this.#last) this.show(this.#last);
+      // In the next frame, as a drawing of another height is another size.
+      if (this.#last) requestAnimationFrame(() => this.show(this.#last));
     }).observe(place);
   }
 
-  /** Draws `{ name, ports, tunnels, rate }`; `rate` gives an SA's bytes a second. */
+  /** Draws `{ name, ports, tunnels, rate, isOld }`; `rate` gives an SA's bytes a second. */
   show(what) {
     this.#last = what;
     if (!this.#width) return;
     const weight = (tunnel) => [...tunnel.out, ...tunnel.in].reduce((sum, sa) => sum + sa.bytes, 0);
     let drawn = what.tunnels;
     if (drawn.length > MOST) drawn = [...drawn].sort((a, b) => weight(b) - weight(a)).slice(0, MOST);
-    const rows = drawn.map((tunnel) => row(tunnel, what.rate));
+    const rows = drawn.map((tunnel) => row(tunnel, what.rate, what.isOld));
     const more = what.tunnels.length - drawn.length;
     const plan = (this.#width < NARROW ? narrow : wide)(this.#width, what, rows, more);
     // Everything but rates is the structure: as long as it is the same, the elements stay.
@@ -87,9 +94,9 @@ export class Drawing {
   }
 }
 
-function row(tunnel, rate) {
-  const sum = (sas) => sas.reduce((total, sa) => total + rate(sa), 0);
-  const [state, words] = stateOf(tunnel);
+function row(tunnel, rate, isOld) {
+  const sum = (sas) => sas.reduce((total, sa) => total + rate(sa), isOld ? NaN : 0);
+  const [state, words] = shownState(tunnel, isOld);
   const sa = tunnel.out.at(-1) ?? tunnel.in.at(-1);
   const how = sa
     ? [sa.suite, sa.mode !== "tunnel" && sa.mode, sa.encap && `UDP ${sa.encap[1]}`, sa.placement === "kernel" && "in the kernel"]
@@ -141,7 +148,7 @@ function peer(row, x, y, width, height, content) {
 function structure(width, what, rows, more) {
   const seen = rows.map(({ tunnel, state, words, how, sa }) => [tunnel.key, tunnel.near, tunnel.far, state, words, how, sa]);
   const ports = what.ports.map((port) => [port.interface, port.state]);
-  return JSON.stringify([width, what.name, ports, seen, more]);
+  return JSON.stringify([width, what.name, what.isOld, ports, seen, more]);
 }
 
 function frame(width, height, shapes) {
@@ -149,13 +156,13 @@ function frame(width, height, shapes) {
   return svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": label }, ...shapes);
 }
 
-function portLines(x, y, ports, most) {
+function portLines(x, y, { ports, isOld }, most) {
   return lines(ports, most).flatMap((port, place) => {
     const at = y + place * LINE;
     if (typeof port === "string") return [text(x, at, port, "quiet")];
     const isUp = port.state === "up";
     return [
-      svg("circle", { cx: x + 4, cy: at - 4, r: 4, class: isUp ? "dot up" : "dot down" }),
+      svg("circle", { cx: x + 4, cy: at - 4, r: 4, class: `dot ${isOld ? "old" : isUp ? "up" : "down"}` }),
       text(x + 16, at, isUp ? port.interface : `${port.interface} ${port.state.split(/[ :]/)[0]}`, "mono"),
     ];
   });
@@ -182,7 +189,7 @@ function wide(width, what, rows, more) {
       shapes.push(svg("path", { class: "wire", d: `M${side},${total / 2}H${gateway.x}` }), box(0, y, side, tall), ...list(12, y + 25, side - 24, entries));
     }
     shapes.push(box(gateway.x, 6, gateway.width, total - 12, "self"));
-    shapes.push(text(gateway.x + 14, 32, cut(what.name, gateway.width - 28), "name"), ...portLines(gateway.x + 14, 60, what.ports, 6));
+    shapes.push(text(gateway.x + 14, 32, cut(what.name, gateway.width - 28), "name"), ...portLines(gateway.x + 14, 60, what, 6));
     let y = rows.length ? (total - heights.reduce((sum, height) => sum + height, 0)) / 2 : 0;
     rows.forEach((row, place) => {
       const middle = y + heights[place] / 2;
@@ -221,7 +228,7 @@ function narrow(width, what, rows, more) {
   const heights = rows.map(({ tunnel, state }) => (state === "down" ? 55 : 78) + LINE * networks(tunnel).length);
   const total = top + heights.reduce((sum, height) => sum + height + 14, 0) + (more || !rows.length ? 34 : 2);
   const draw = () => {
-    const shapes = [box(1, 1, width - 2, top - 2, "self"), text(15, 26, cut(what.name, width - 30), "name"), ...portLines(15, 50, what.ports, 6)];
+    const shapes = [box(1, 1, width - 2, top - 2, "self"), text(15, 26, cut(what.name, width - 30), "name"), ...portLines(15, 50, what, 6)];
     let y = top + 14;
     rows.forEach((row, place) => {
       const inner = width - left - 26;

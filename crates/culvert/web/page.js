@@ -8,6 +8,9 @@ import { Table, el, keep, setText } from "./tables.js";
 
 const INTERVAL_MS = 1000;
 
+/** Without an answer for so long what is shown is old. */
+const LATE_MS = 3000;
+
 /** Rows of a table that are shown, and events. */
 const MOST_ROWS = 100;
 const MOST_EVENTS = 200;
@@ -21,22 +24,37 @@ const events = { after: 0, run: 0, list: [] };
 let about = null;
 let isPaused = false;
 
+/** What was answered last, and when; why nothing has been since, if that is known. */
+let last = null;
+let heardAt = 0;
+let trouble = "";
+
+/** Since when answers are waited for: a page that nobody sees, or that is paused, asks nothing. */
+let askingSince = Date.now();
+
+/** What is shown is as of `heardAt`, and nobody knows what is true now. */
+let isOld = false;
+
+/** The newest rate of a name; of what is old there is none. */
+const now = (name) => (isOld ? NaN : history.now(name));
+
 // ---- What is shown -------------------------------------------------------------------------------------------------
 
 const sas = new Table(byId("sas-table"), [
   { head: "SPI", text: (sa) => sa.spi, wide: true },
+  { head: "Way", text: (sa) => sa.direction ?? "" },
   { head: "From", text: (sa) => sa.src },
   { head: "To", text: (sa) => sa.dst },
   { head: "Suite", text: (sa) => (sa.weak?.length ? `${sa.suite} (weak)` : sa.suite), state: (sa) => (sa.weak?.length ? "dying" : "") },
   { head: "State", text: (sa) => (sa.placement === "kernel" ? `${sa.state}, kernel` : sa.state), state: (sa) => sa.state },
-  { head: "Rate", number: true, text: (sa) => bits(history.now(saSeries(sa, "bytes"))) },
-  { head: "Two minutes", make: addGraph, update: (cell, sa) => cell.draw([{ name: sa.direction === "out" ? "out" : "in", rates: history.rates(saSeries(sa, "bytes")) }]) },
+  { head: "Rate", number: true, text: (sa) => bits(now(saSeries(sa, "bytes"))) },
+  { head: "Two minutes", spared: true, make: addGraph, update: (cell, sa) => cell.draw([{ name: sa.direction === "out" ? "out" : "in", rates: history.rates(saSeries(sa, "bytes")) }]) },
   { head: "Packets", number: true, text: (sa) => count(sa.packets), value: (sa) => sa.packets },
   { head: "Bytes", number: true, text: (sa) => bytes(sa.bytes), value: (sa) => sa.bytes },
   { head: "Dropped", number: true, text: (sa) => count(saDrops(sa)), value: saDrops },
   { head: "Age", number: true, text: (sa) => span(sa.age_s) },
   { head: "Rekeyed in", number: true, text: (sa) => (sa.until_rekey?.s == null ? "" : span(sa.until_rekey.s)) },
-  { head: "Idle", number: true, text: (sa) => (sa.idle_s === null ? "never used" : span(sa.idle_s)) },
+  { head: "Idle", number: true, text: (sa) => (sa.idle_s === null ? "unused" : span(sa.idle_s)) },
 ], (sa) => `${sa.spi} ${sa.dst} ${sa.protocol}`);
 
 const policies = new Table(byId("policies-table"), [
@@ -54,7 +72,7 @@ const policies = new Table(byId("policies-table"), [
 const drops = new Table(byId("drops-table"), [
   { head: "Reason", text: (drop) => drop.reason, wide: true },
   { head: "Packets", number: true, text: (drop) => count(drop.packets), value: (drop) => drop.packets },
-  { head: "Rate", number: true, text: (drop) => packets(history.now(`drop ${drop.reason}`)) },
+  { head: "Rate", number: true, text: (drop) => packets(now(`drop ${drop.reason}`)) },
   { head: "Linux's name", text: (drop) => drop.xfrm_stat ?? "" },
   { head: "Meaning", text: (drop) => drop.meaning, wide: true },
 ], (drop) => drop.reason);
@@ -73,10 +91,10 @@ function addGraph(cell) {
 
 function showStatus(status) {
   setText(byId("instance"), status.name);
-  document.title = `culvert ${status.name}`;
+  document.title = `${isOld ? "(no answer) " : ""}culvert ${status.name}`;
   const workers = status.workers.length;
   setText(byId("about"), [
-    `version ${status.version}`, `up ${span(status.uptime_s)}`,
+    `version ${status.version}`, `${isOld ? "was up" : "up"} ${span(status.uptime_s)}`,
     `${workers} ${workers === 1 ? "worker" : "workers"}`,
     `${status.ports_up} of ${status.ports} ports up`, `${count(status.memory_kib >> 10)}\u00a0MiB`,
     status.source === "kernel" ? "beside the kernel" : "",
@@ -96,7 +114,7 @@ const TOTALS = [
 function showStats(stats) {
   const make = ([name]) => el("div", {}, el("dt", {}, name), el("dd", { class: "rate" }), el("dd", { class: "quiet" }));
   keep(byId("totals"), TOTALS, ([name]) => name, make, (tile, [name, value]) => {
-    setText(tile.children[1], packets(history.now(`total ${name}`)));
+    setText(tile.children[1], packets(now(`total ${name}`)));
     setText(tile.children[2], `${count(value(stats))} in all`);
     tile.dataset.value = value(stats);
   });
@@ -105,14 +123,14 @@ function showStats(stats) {
 function showPorts(ports) {
   keep(byId("port-cards"), ports, (port) => port.interface, portCard, (card, port) => {
     const isUp = port.state === "up";
-    setText(card.state, port.state);
-    card.state.className = `badge ${isUp ? "up" : "down"}`;
+    setText(card.state, isOld ? `was ${port.state}` : port.state);
+    card.state.className = `badge ${isOld ? "" : isUp ? "up" : "down"}`;
     const series = (what) => `port ${port.interface} ${what}`;
     const peak = card.draw(["in", "out"].map((name) => ({ name, rates: history.rates(series(name === "in" ? "rx_bytes" : "tx_bytes")) })));
     setText(card.peak, `peak ${bits(peak)}`);
     for (const [way, name] of [["rx", "in"], ["tx", "out"]]) {
-      setText(card[name].rate, bits(history.now(series(`${way}_bytes`))));
-      setText(card[name].packets, packets(history.now(series(`${way}_packets`))));
+      setText(card[name].rate, bits(now(series(`${way}_bytes`))));
+      setText(card[name].packets, packets(now(series(`${way}_packets`))));
       setText(card[name].count, `${count(port[`${way}_packets`])} packets`);
       card[name].count.dataset.value = port[`${way}_packets`];
     }
@@ -126,14 +144,15 @@ function portCard(port) {
   const card = el("article", { class: "port" });
   Object.assign(card, { draw, state: el("span"), peak: el("span", { class: "peak" }), passed: el("p", { class: "quiet" }) });
   const lines = ["in", "out"].map((name) => {
-    const line = { rate: el("td", { class: "number" }), packets: el("td", { class: "number" }), count: el("td", { class: "number quiet" }) };
+    const cell = (kind) => el("td", { role: "cell", class: kind });
+    const line = { rate: cell("number"), packets: cell("number"), count: cell("number quiet") };
     card[name] = line;
-    return el("tr", {}, el("th", { scope: "row", class: name }, name), line.rate, line.packets, line.count);
+    return el("tr", { role: "row" }, el("th", { scope: "row", role: "rowheader", class: name }, name), line.rate, line.packets, line.count);
   });
   card.append(
     el("h3", {}, port.interface, " ", card.state),
     el("div", { class: "frame" }, picture, card.peak),
-    el("table", { class: "plain", "aria-label": `Rates of ${port.interface}` }, el("tbody", {}, ...lines)),
+    el("table", { class: "plain", role: "table", "aria-label": `Rates of ${port.interface}` }, el("tbody", { role: "rowgroup" }, ...lines)),
     card.passed,
   );
   return card;
@@ -232,8 +251,6 @@ function remember(at, seen) {
   history.forget(at - 60);
 }
 
-let last = null;
-
 function show(seen) {
   showStatus(seen.status);
   showStats(seen.stats);
@@ -242,8 +259,43 @@ function show(seen) {
   showPolicies(seen.policies);
   showDrops(seen.drops.drops);
   showEvents();
-  const rate = (sa) => history.now(saSeries(sa, "bytes"));
-  drawing.show({ name: seen.status.name, ports: seen.ports, tunnels: tunnelsOf(seen.sas, seen.policies), rate });
+  const rate = (sa) => now(saSeries(sa, "bytes"));
+  drawing.show({ name: seen.status.name, ports: seen.ports, tunnels: tunnelsOf(seen.sas, seen.policies), rate, isOld });
+}
+
+/** The time of day in UTC. */
+const timeOf = (ms) => `${new Date(ms).toISOString().slice(11, 19)}\u00a0UTC`;
+
+/** Says how old what is shown is, once there is no answer: also where nobody says no, as of a daemon that hangs. */
+function tellAge() {
+  if ((isPaused && !isOld) || !byId("token").hidden || document.hidden) return;
+  const silent = Date.now() - Math.max(heardAt, askingSince);
+  if (!trouble && (!last || silent < LATE_MS)) return;
+  if (!isOld && last) {
+    isOld = true;
+    document.body.classList.add("old");
+    show(last);
+  }
+  say("no answer", "down");
+  const age = last ? `As of ${timeOf(heardAt)}, no answer for ${span(silent / 1000)}: ` : "";
+  setText(byId("old"), `${age}${trouble || "the gateway is busy, or cannot be reached"}`);
+  byId("old").hidden = false;
+}
+
+/** What is shown is as of now. */
+function tellFresh() {
+  trouble = "";
+  heardAt = Date.now();
+  isOld = false;
+  document.body.classList.remove("old");
+  byId("old").hidden = true;
+  show(last);
+  tellPause();
+}
+
+function tellPause() {
+  if (isPaused) say(`paused at ${timeOf(heardAt)}`, "");
+  else say("live", "up");
 }
 
 let looking = null;
@@ -268,15 +320,21 @@ async function lookOnce() {
     ]);
     last = { status, stats, ports, drops, sas, policies };
     remember(performance.now() / 1000, last);
-    show(last);
-    say(isPaused ? "paused" : "live", "good");
+    reveal(true);
+    tellFresh();
     return null;
   } catch (fault) {
     if (!(fault instanceof Fault)) throw fault;
     const isToken = fault.status === 401;
-    reveal(!isToken && about !== null);
+    reveal(!isToken && last !== null);
     byId("token").hidden = !isToken;
-    say(isToken ? "needs its token" : fault.message.split("\n")[0], "bad");
+    if (isToken) {
+      byId("old").hidden = true;
+      say("needs its token", "down");
+    } else {
+      trouble = fault.message.split("\n")[0];
+      tellAge();
+    }
     return fault.message;
   }
 }
@@ -285,7 +343,6 @@ async function begin() {
   const answer = await json("about");
   captureForm(answer.capture);
   byId("token").hidden = true;
-  reveal(true);
   return answer;
 }
 
@@ -298,7 +355,7 @@ function reveal(isOpen) {
 function say(text, state) {
   const place = byId("state");
   setText(place, text);
-  place.className = `badge ${state === "good" ? "up" : "down"}`;
+  place.className = `badge ${state}`;
 }
 
 async function run() {
@@ -313,7 +370,12 @@ async function run() {
 byId("pause").addEventListener("click", () => {
   isPaused = !isPaused;
   byId("pause").setAttribute("aria-pressed", isPaused);
-  say(isPaused ? "paused" : "live", "good");
+  askingSince = Date.now();
+  if (!isOld) tellPause();
+});
+document.addEventListener("visibilitychange", () => {
+  askingSince = Date.now();
+  if (!document.hidden && !isPaused && byId("token").hidden) look();
 });
 byId("sas-filter").addEventListener("input", () => last && showSas(last.sas));
 byId("drops-all").addEventListener("input", () => last && showDrops(last.drops.drops));
@@ -326,3 +388,4 @@ whyForm();
 tokenForm(look);
 takeToken();
 run();
+setInterval(tellAge, INTERVAL_MS / 2);

@@ -41,8 +41,9 @@ export class History {
 
 const PREFIXES = ["", "k", "M", "G", "T", "P"];
 
-/** Three digits, a prefix and the unit: `12.3 Mbit/s`. */
+/** Three digits, a prefix and the unit: `12.3 Mbit/s`. What is not known is a dash. */
 export function si(value, unit) {
+  if (Number.isNaN(value)) return "\u2013";
   let place = 0;
   let number = value;
   // What would be rounded to four digits gets the next prefix.
