@@ -112,9 +112,10 @@ pub fn si(value: u64) -> String {
     value.to_string()
 }
 
-/// A rate, as [`si`]; below ten with a decimal.
+/// A rate, as [`si`]; below ten with a decimal. One that is not known is a dash.
 pub fn rate(per_second: f64) -> String {
     match per_second {
+        unknown if unknown.is_nan() => "-".into(),
         0.0 => "0".into(),
         small if small < 9.95 => format!("{small:.1}"),
         large => si(large.round() as u64),

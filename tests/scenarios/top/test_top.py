@@ -1,68 +1,17 @@
 """`culvert top` on a terminal, and its rates against a stream of a known one."""
 
-import fcntl
 import os
-import pty
-import select
-import struct
-import termios
+import re
+import signal
 import time
 
-import pytest
 from lab import topology as t
-from lab.base import wait_for
 from lab.planes import culvert_binary
+from lab.terminal import Terminal
 from lab.traffic import Stream
 
 RATE = 500
 BLOCKED = "10.2.0.77"
-LINES, COLUMNS = 24, 80
-
-
-class Terminal:
-    """A program on a terminal, whose screen another's emulator keeps."""
-
-    def __init__(self, host, *argv):
-        pyte = pytest.importorskip("pyte")
-        self.screen = pyte.Screen(COLUMNS, LINES)
-        self.stream = pyte.ByteStream(self.screen)
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.environ["TERM"] = "xterm"
-            argv = [str(arg) for arg in host.argv(*argv)]
-            os.execvp(argv[0], argv)
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
-
-    def lines(self):
-        """The screen as it is by now."""
-        while select.select([self.fd], [], [], 0.05)[0]:
-            try:
-                self.stream.feed(os.read(self.fd, 65536))
-            except OSError:
-                break
-        return self.screen.display
-
-    def shows(self, *texts):
-        return all(any(text in line for line in self.lines()) for text in texts)
-
-    def wait(self, *texts):
-        try:
-            wait_for(f"{texts} on the screen", lambda: self.shows(*texts))
-        except Exception as error:
-            raise AssertionError("\n".join(self.lines())) from error
-
-    def press(self, keys):
-        os.write(self.fd, keys.encode())
-
-    def status(self):
-        """How it ended."""
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            self.lines()
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                return os.waitstatus_to_exitcode(status)
-        raise AssertionError("it does not end")
 
 
 def test_once_tells_the_rates(network):
@@ -150,3 +99,34 @@ def test_flows_are_counted_with_their_sa_and_drops(network):
 def test_without_a_terminal_it_says_what_to_do(network):
     done = network().start().gwa.daemon.culvert("top", check=False)
     assert done.returncode == 1 and "--once" in done.stderr, done
+
+
+def test_it_lives_through_a_restart_and_says_what_is_old(network):
+    net = network().up()
+    gwa = net.gwa
+    stream = Stream(net.client, net.server, t.SERVER4, rate=RATE)
+    top = Terminal(gwa.host, culvert_binary(), "--name", gwa.daemon.name, "top", "--interval", "0.5")
+    top.wait("2 SAs", "WORKER", "kbit/s")
+    gwa.daemon.stop()
+    top.wait("no answer for 2s", "was up", "in -bit/s")
+    assert re.search(r"as of \d\d:\d\d:\d\d UTC, no answer for \d+s: no daemon answers", top.lines()[0]), top.lines()
+    # Keys are obeyed meanwhile.
+    top.press("2")
+    top.wait("DIR", "SPI", "no answer for")
+    assert not any(re.search(r"\dk\b", line) for line in top.lines()[5:]), top.lines()
+    gwa.daemon.start()
+    top.wait("up ", "drops", " out ", "kbit/s")
+    assert not top.shows("no answer"), top.lines()
+    stream.finish()
+    # The daemon hangs: nobody says no.
+    os.kill(gwa.daemon.process.pid, signal.SIGSTOP)
+    try:
+        top.wait("no answer for 4s", "in -bit/s")
+        top.press("/nope\r")
+        top.wait("none of the SAs has \"nope\" in it; Esc shows all")
+        top.press("?")
+        top.wait("hold the picture", "HANDED ON")
+    finally:
+        os.kill(gwa.daemon.process.pid, signal.SIGCONT)
+    top.press("q")
+    assert top.status() == 0

@@ -9,6 +9,7 @@ pub const KEYS: &str = "Keys:\n  \
     s, r           sort by the next column, the other way round\n  \
     /              show only lines with a text; Enter keeps it, Esc takes it away\n  \
     p              hold the picture\n  \
+    ?              these keys, and what columns mean\n  \
     q              end";
 
 /// Arguments of `culvert top`.

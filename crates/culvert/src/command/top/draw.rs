@@ -18,14 +18,23 @@ use crate::table::{rate, si, span};
 /// Bits a second that ports received, one for each look.
 pub type History = VecDeque<u64>;
 
-const KEYS: &str = "1-5 page  arrows line  Enter open  s sort  r turn  / filter  p hold  q end";
+const KEYS: &str =
+    "1-5 page  arrows line  Enter open  s sort  r turn  / filter  p hold  ? help  q end";
 /// Flows of an SA that are shown.
 const FLOWS: usize = 3;
+/// What is not known to be so any more.
+const OLD: Style = Style::new().add_modifier(Modifier::DIM);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const REVERSED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-/// Draws the page.
-pub fn draw(frame: &mut Frame<'_>, pair: &Pair<'_>, state: &State, history: &History) {
+/// Draws the page. `old` says so where the daemon has not answered for too long.
+pub fn draw(
+    frame: &mut Frame<'_>,
+    pair: &Pair<'_>,
+    state: &State,
+    history: &History,
+    old: Option<&str>,
+) {
     let [head, graph, body, foot] = Layout::vertical([
         Constraint::Length(2),
         Constraint::Length(3),
@@ -33,11 +42,14 @@ pub fn draw(frame: &mut Frame<'_>, pair: &Pair<'_>, state: &State, history: &His
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    frame.render_widget(Paragraph::new(heading(pair, state)), head);
+    frame.render_widget(Paragraph::new(heading(pair, state, old)), head);
     let levels: Vec<u64> = history.iter().copied().collect();
     let from = levels.len().saturating_sub(graph.width.into());
     frame.render_widget(Sparkline::default().data(levels.get(from..).unwrap_or_default()), graph);
     match state.shown(pair) {
+        _ if state.is_help => {
+            frame.render_widget(Paragraph::new(legend()).wrap(Wrap { trim: false }), body);
+        }
         Some(sheet) if state.is_open => {
             frame.render_widget(
                 Paragraph::new(opened(pair, &sheet, state)).wrap(Wrap { trim: false }),
@@ -46,7 +58,7 @@ pub fn draw(frame: &mut Frame<'_>, pair: &Pair<'_>, state: &State, history: &His
         }
         Some(sheet) if sheet.rows.is_empty() => {
             frame.render_widget(
-                Paragraph::new(empty(pair, &sheet)).wrap(Wrap { trim: false }),
+                Paragraph::new(empty(pair, &sheet, &state.filter)).wrap(Wrap { trim: false }),
                 body,
             );
         }
@@ -59,9 +71,12 @@ pub fn draw(frame: &mut Frame<'_>, pair: &Pair<'_>, state: &State, history: &His
         (false, true) => KEYS.into(),
     };
     frame.render_widget(Paragraph::new(filter), foot);
+    if old.is_some() {
+        frame.buffer_mut().set_style(graph.union(body), OLD);
+    }
 }
 
-fn heading(pair: &Pair<'_>, state: &State) -> Vec<Line<'static>> {
+fn heading(pair: &Pair<'_>, state: &State, old: Option<&str>) -> Vec<Line<'static>> {
     let status = &pair.seen().status;
     let (rx, tx) = pair.throughput();
     let warnings = match status.warnings.len() {
@@ -77,12 +92,16 @@ fn heading(pair: &Pair<'_>, state: &State) -> Vec<Line<'static>> {
         status.policies,
         rate(pair.drop_rate()),
     );
+    let first = match old {
+        Some(old) => Line::styled(format!("culvert {}  {old}", status.name), REVERSED),
+        None => Line::from(first),
+    };
     let rates = Span::raw(format!(" in {}bit/s  out {}bit/s", rate(rx), rate(tx)));
     let pages = Page::ALL.iter().enumerate().flat_map(|(n, page)| {
         let style = if *page == state.page { REVERSED } else { Style::new() };
         [Span::styled(format!(" {} {} ", n + 1, page.title()), style)]
     });
-    vec![Line::from(first), pages.chain([rates]).collect()]
+    vec![first, pages.chain([rates]).collect()]
 }
 
 fn overview(frame: &mut Frame<'_>, area: Rect, pair: &Pair<'_>) {
@@ -94,21 +113,51 @@ fn overview(frame: &mut Frame<'_>, area: Rect, pair: &Pair<'_>) {
     let areas = Layout::vertical(heights).split(area);
     for (sheet, &area) in sheets.iter().zip(areas.iter()) {
         match sheet.rows.is_empty() {
-            true => frame.render_widget(Paragraph::new(empty(pair, sheet)), area),
+            true => frame.render_widget(Paragraph::new(empty(pair, sheet, "")), area),
             false => table(frame, area, sheet, None),
         }
     }
 }
 
 /// What is told where there is nothing to list.
-fn empty(pair: &Pair<'_>, sheet: &Sheet) -> String {
+fn empty(pair: &Pair<'_>, sheet: &Sheet, filter: &str) -> String {
+    let seen = pair.seen();
+    let too_many = |count: usize, title: &str| {
+        format!("{count} {title} are too many to list: --max is the most that are")
+    };
     match (sheet.title, pair.flow_trouble()) {
         ("flows", Some(trouble)) => trouble.to_owned(),
+        ("SAs", _) if seen.sas.is_none() => too_many(seen.status.sas, "SAs"),
+        ("policies", _) if seen.policies.is_none() => too_many(seen.status.policies, "policies"),
+        (title, _) if !filter.is_empty() => {
+            format!("none of the {title} has {filter:?} in it; Esc shows all")
+        }
         ("flows", None) => "no packet in the last interval".to_owned(),
         ("drops", _) => "nothing was dropped".to_owned(),
-        (title, _) => format!("no {title} here, or too many to list (--max)"),
+        (title, _) => format!("there are no {title}"),
     }
 }
+
+/// What keys do, and what columns mean.
+fn legend() -> Vec<Line<'static>> {
+    let keys = crate::cli::TOP_KEYS.lines().map(|line| match line.strip_prefix("  ") {
+        Some(line) => Line::from(line),
+        None => Line::styled(line, BOLD),
+    });
+    let columns = COLUMNS.iter().map(|(name, meaning)| Line::from(format!("{name:<14} {meaning}")));
+    keys.chain([Line::styled("Columns:", BOLD)]).chain(columns).collect()
+}
+
+const COLUMNS: [(&str, &str); 8] = [
+    ("*", "the table is sorted by this one; the graph is what ports received"),
+    ("DIR", "in: from the peer; out: to it; fwd: decrypted, for another host"),
+    ("REFUSED", "packets/s that were late, came twice, or had a wrong ICV"),
+    ("REKEY, SOFT", "when the soft limit comes, and how much of it is used"),
+    ("ENDS, HARD", "the same of the hard limit, at which the SA ends"),
+    ("TO LINUX", "packets/s that XDP left to Linux"),
+    ("HITS, MISSES", "packets/s of flows that are known, and that are not"),
+    ("HANDED ON", "packets/s that another worker's SA was needed for"),
+];
 
 /// A table; with a state its chosen line is marked, and the column that it is sorted by.
 fn table(frame: &mut Frame<'_>, area: Rect, sheet: &Sheet, state: Option<&State>) {
@@ -214,9 +263,9 @@ fn all_cells(sheet: &Sheet, row: &[Cell]) -> Vec<Line<'static>> {
 /// Which SA it is, and how busy; what follows has the rest in full.
 fn identity(row: &[Cell]) -> Vec<Line<'static>> {
     let text = |column: usize| row.get(column).map_or("", |cell| cell.text.as_str());
-    let [spi, src, dst, reqid, state, pps, bits] = [0, 1, 2, 3, 4, 5, 6].map(text);
+    let [spi, way, src, dst, reqid, state, pps, bits] = [0, 1, 2, 3, 4, 5, 6, 7].map(text);
     vec![
-        Line::from(format!("{spi}   {src} > {dst}, reqid {reqid}, {state}")),
+        Line::from(format!("{spi}   {way}, {src} > {dst}, reqid {reqid}, {state}")),
         Line::from(format!("rate         {pps} pps, {bits}bit/s")),
     ]
 }
@@ -232,7 +281,7 @@ fn of_flows(pair: &Pair<'_>) -> Vec<Line<'static>> {
         Line::from(format!("  {from} > {to} {protocol}, {pps} pps, {bits}bit/s"))
     }));
     match flows.rows.len() {
-        0 => lines.push(Line::from(format!("  {}", empty(pair, &flows)))),
+        0 => lines.push(Line::from(format!("  {}", empty(pair, &flows, "")))),
         n if n > FLOWS => lines.push(Line::from(format!("  and {} more", n - FLOWS))),
         _ => {}
     }
@@ -301,7 +350,7 @@ mod tests {
         }
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("in memory");
         let history = [1, 2, 3].into();
-        terminal.draw(|frame| draw(frame, &pair, &state, &history)).expect("in memory");
+        terminal.draw(|frame| draw(frame, &pair, &state, &history, None)).expect("in memory");
         let buffer = terminal.backend().buffer();
         let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
         (0..height).map(|y| line(y).trim_end().to_owned()).collect()
@@ -405,6 +454,46 @@ mod tests {
         let keys = ['2', '/', 'x', 'y'].map(KeyCode::Char);
         let none = screen((80, 24), &keys);
         assert!(!has(&none, "0x00001001") && has(&none, "/xy_"), "{none:#?}");
+        assert!(has(&none, "none of the SAs has \"xy\" in it; Esc shows all"), "{none:#?}");
+        let (before, mut now) = looks();
+        now.seen.sas = None;
+        now.seen.status.sas = 20_000;
+        let pair = Pair::new(&before, &now);
+        assert!(empty(&pair, &pair.sas(), "xy").starts_with("20000 SAs are too many to list"));
+        now.seen.sas = Some(Vec::new());
+        let pair = Pair::new(&before, &now);
+        assert_eq!(empty(&pair, &pair.sas(), ""), "there are no SAs");
+    }
+
+    #[test]
+    fn help_explains_keys_and_columns() {
+        let help = screen((80, 24), &[KeyCode::Char('2'), KeyCode::Char('?')]);
+        for text in ["hold the picture", "DIR", "HANDED ON", "REKEY, SOFT"] {
+            assert!(has(&help, text), "{text}: {help:#?}");
+        }
+        let back = screen((80, 24), &[KeyCode::Char('2'), KeyCode::Char('?'), KeyCode::Esc]);
+        assert!(has(&back, "0x00001001") && !has(&back, "HANDED ON"), "{back:#?}");
+    }
+
+    #[test]
+    fn what_is_old_has_no_rates() {
+        let (before, now) = looks();
+        let pair = Pair::new(&before, &now).old_if(true);
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("in memory");
+        let drawn = |frame: &mut Frame<'_>| {
+            let old = Some("as of 03:04:05 UTC, no answer for 12s");
+            draw(frame, &pair, &State::default(), &History::new(), old);
+        };
+        terminal.draw(drawn).expect("in memory");
+        let buffer = terminal.backend().buffer();
+        let line = |y| (0..80).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        let lines: Vec<String> = (0..24).map(line).collect();
+        assert!(
+            lines[0].starts_with("culvert gw  as of 03:04:05 UTC, no answer for 12s"),
+            "{lines:#?}"
+        );
+        assert!(has(&lines, "in -bit/s") && has(&lines, "was up"), "{lines:#?}");
+        assert!(!has(&lines, "kbit") && !has(&lines, "1.00M"), "{lines:#?}");
     }
 
     #[test]

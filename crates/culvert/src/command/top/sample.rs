@@ -25,6 +25,8 @@ pub struct Look {
 pub struct Pair<'l> {
     before: &'l Look,
     now: &'l Look,
+    /// Nobody knows what is true now: rates are not known.
+    is_old: bool,
     /// Flows, as far as they are looked at; or why they cannot be.
     flows: Result<Option<&'l Flows>, &'l str>,
 }
@@ -32,7 +34,17 @@ pub struct Pair<'l> {
 impl<'l> Pair<'l> {
     /// Of two looks; rates are 0 where there is no time between them.
     pub fn new(before: &'l Look, now: &'l Look) -> Pair<'l> {
-        Pair { before, now, flows: Ok(None) }
+        Pair { before, now, is_old: false, flows: Ok(None) }
+    }
+
+    /// The same, once the daemon has not answered for too long.
+    pub fn old_if(self, is_old: bool) -> Pair<'l> {
+        Pair { is_old, ..self }
+    }
+
+    /// What the daemon said of a state, which may be old.
+    fn state(&self, state: &str) -> Cell {
+        if self.is_old { Cell::text(&format!("was {state}")) } else { Cell::text(state) }
     }
 
     /// With the flows of the last interval, or why there are none.
@@ -52,6 +64,9 @@ impl<'l> Pair<'l> {
 
     /// How much a count has grown each second. One that is smaller than before began anew.
     fn rate(&self, before: Option<u64>, now: u64) -> f64 {
+        if self.is_old {
+            return f64::NAN;
+        }
         let seconds = self.now.at.saturating_duration_since(self.before.at).as_secs_f64();
         let grown = now.saturating_sub(before.filter(|before| *before <= now).unwrap_or(now));
         if seconds > 0.0 { grown as f64 / seconds } else { 0.0 }
@@ -81,7 +96,7 @@ impl<'l> Pair<'l> {
             let rate = |count: fn(&Port) -> u64| self.rate(old.map(|old| count(old)), count(port));
             vec![
                 Cell::text(&port.interface),
-                Cell::text(&port.state),
+                self.state(&port.state),
                 Cell::packets(rate(|port| port.rx_packets)),
                 Cell::bits(rate(|port| port.rx_bytes)),
                 Cell::packets(rate(|port| port.tx_packets)),
@@ -105,7 +120,7 @@ impl<'l> Pair<'l> {
                 |count: fn(&Device) -> u64| self.rate(old.map(|old| count(old)), count(device));
             vec![
                 Cell::text(&device.name),
-                Cell::text(&device.state),
+                self.state(&device.state),
                 Cell::packets(rate(|device| device.sealed)),
                 Cell::packets(rate(|device| device.opened)),
                 Cell::packets(rate(|device| device.wrong_icv)),
@@ -165,6 +180,7 @@ impl<'l> Pair<'l> {
             let rate = |count: fn(&Sa) -> u64| self.rate(old.map(|old| count(old)), count(sa));
             vec![
                 Cell::text(&sa.spi),
+                Cell::text(sa.direction.as_deref().unwrap_or("-")),
                 Cell::text(&sa.src),
                 Cell::text(&sa.dst),
                 Cell::count(sa.reqid.into()),
@@ -179,11 +195,11 @@ impl<'l> Pair<'l> {
             ]
         });
         let head = [
-            "SPI", "SRC", "DST", ">REQID", "STATE", ">PPS", ">BIT/S", ">REFUSED", ">REKEY",
+            "SPI", "DIR", "SRC", "DST", ">REQID", "STATE", ">PPS", ">BIT/S", ">REFUSED", ">REKEY",
             ">SOFT", ">HARD", ">ENDS",
         ];
-        let mut sheet = Sheet { spare: &[3, 7], ..Sheet::new("SAs", &head, rows) };
-        sheet.sort(8, false);
+        let mut sheet = Sheet { spare: &[4, 8], ..Sheet::new("SAs", &head, rows) };
+        sheet.sort(9, false);
         sheet.sort(SA_ENDS, false);
         sheet
     }
@@ -260,7 +276,7 @@ impl<'l> Pair<'l> {
 pub const FLOW_BITS: usize = 5;
 
 /// The column of SAs that tells when they end.
-pub const SA_ENDS: usize = 11;
+pub const SA_ENDS: usize = 12;
 
 fn index<T, K: std::hash::Hash + Eq>(all: &[T], key: impl Fn(&T) -> K) -> HashMap<K, &T> {
     all.iter().map(|one| (key(one), one)).collect()
@@ -346,14 +362,14 @@ pub mod tests {
         assert_eq!(texts(&pair.devices())[..4], ["nic0", "up", "0", "1000"]);
         assert_eq!(texts(&pair.workers())[2], "1000");
         assert_eq!(texts(&pair.workers())[5..7], ["1000", "0"]);
-        assert_eq!(texts(&pair.sas())[5], "1000");
+        assert_eq!(texts(&pair.sas())[6], "1000");
         assert_eq!(texts(&pair.drops())[..3], ["in-integrity", "1.0", "7"]);
     }
 
     #[test]
     fn an_sa_is_rekeyed_by_time_or_by_volume_whatever_comes_first() {
         let (before, mut now) = looks();
-        let shown = |now: &Look| texts(&Pair::new(&before, now).sas())[8].to_owned();
+        let shown = |now: &Look| texts(&Pair::new(&before, now).sas())[9].to_owned();
         assert_eq!(shown(&now), "-");
         let sa = &mut now.seen.sas.as_mut().expect("listed")[0];
         sa.until_rekey = Left { s: Some(90), packets: Some(500_000), bytes: Some(1) };
@@ -379,8 +395,8 @@ pub mod tests {
             sheet.rows.iter().map(|row| row[column].text.as_str()).collect()
         };
         assert_eq!(cells(0), ["soon", "late", "never"]);
-        assert_eq!(cells(9), ["90%"; 3]);
-        assert_eq!(cells(10), ["75%", "9%", "-"]);
+        assert_eq!(cells(10), ["90%"; 3]);
+        assert_eq!(cells(11), ["75%", "9%", "-"]);
         assert_eq!(cells(SA_ENDS), ["30s", "15m10s", "-"]);
         assert_eq!(sheet.head[SA_ENDS], ">ENDS");
     }
@@ -391,8 +407,8 @@ pub mod tests {
         now.seen.ports[0].interface = "lan".into();
         assert_eq!(texts(&Pair::new(&before, &now).ports())[2], "0");
         // The daemon has restarted.
-        assert_eq!(texts(&Pair::new(&now, &before).sas())[5], "0");
+        assert_eq!(texts(&Pair::new(&now, &before).sas())[6], "0");
         let pair = Pair::new(&before, &before);
-        assert_eq!(texts(&pair.sas())[5], "0", "no time between");
+        assert_eq!(texts(&pair.sas())[6], "0", "no time between");
     }
 }

@@ -64,11 +64,18 @@ impl Cell {
         }
     }
 
-    /// As JSON: a number, or a text.
+    /// As JSON: a number, whole where it is one, or a text.
     pub fn json(&self) -> serde_json::Value {
-        self.value.map_or_else(|| self.text.clone().into(), Into::into)
+        match self.value {
+            None => self.text.clone().into(),
+            Some(value) if value.fract() == 0.0 && value.abs() < WHOLE => (value as i64).into(),
+            Some(value) => value.into(),
+        }
     }
 }
+
+/// Below this every whole number has a floating-point one.
+const WHOLE: f64 = (1_u64 << 53) as f64;
 
 /// A table.
 #[derive(Clone, Debug)]
@@ -146,6 +153,8 @@ mod tests {
         sheet.sort(1, true);
         assert_eq!(names(&sheet), ["never", "late", "soon"]);
         assert_eq!(Cell::share(Some(0.5)).json(), 0.5);
+        assert_eq!(Cell::count(24).json().to_string(), "24");
+        assert_eq!(Cell::packets(2.5).json().to_string(), "2.5");
         assert_eq!(Cell::share(None).json(), "-");
     }
 

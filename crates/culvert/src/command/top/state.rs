@@ -67,6 +67,8 @@ pub struct State {
     pub filter: String,
     /// The filter is being typed.
     pub is_typing: bool,
+    /// Keys and columns are explained.
+    pub is_help: bool,
     /// The picture is held.
     pub is_held: bool,
     /// It is over.
@@ -97,6 +99,7 @@ impl State {
             is_open: false,
             filter: String::new(),
             is_typing: false,
+            is_help: false,
             is_held: false,
             is_over: false,
         }
@@ -113,6 +116,8 @@ impl State {
         }
         match key.code {
             KeyCode::Char('q') => self.is_over = true,
+            KeyCode::Char('?') => self.is_help = !self.is_help,
+            KeyCode::Esc | KeyCode::Enter if self.is_help => self.is_help = false,
             KeyCode::Char(digit @ '1'..='5') => {
                 let page = Page::ALL.get(digit as usize - '1' as usize);
                 self.turn_to(page.copied().unwrap_or(Page::Overview));
@@ -151,6 +156,7 @@ impl State {
     }
 
     fn turn_to(&mut self, page: Page) {
+        self.is_help = false;
         if page != self.page {
             let is_held = self.is_held;
             *self = State { is_held, ..State::of(page) };
@@ -194,7 +200,7 @@ mod tests {
                 '<' => KeyCode::Esc,
                 letter => KeyCode::Char(letter),
             };
-            state.press(code.into(), 12, 3);
+            state.press(code.into(), 13, 3);
         }
         state
     }
