@@ -86,7 +86,7 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         Command::Drops(args) => show::drops(name, json, args.all)?,
         Command::Why(args) => why::why(name, json, args)?,
         Command::Capture(args) => {
-            capture::capture(name, args)?;
+            capture::capture(name, args, capture::Teller::Person)?;
             String::new()
         }
         Command::Extcap(args) => extcap::extcap(args)?,
@@ -103,7 +103,7 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
             String::new()
         }
         Command::Top(args) => top::top(name, json, args)?,
-        Command::Metrics(args) => metrics::metrics(name, args)?,
+        Command::Metrics(args) => metrics::metrics(name, json, args)?,
         Command::Web(args) => web::web(name, args)?,
         Command::Exec(args) => return Err(exec::exec(name, args).into()),
         Command::Guard(GuardCommand::Show) => guard::show(name, json)?,

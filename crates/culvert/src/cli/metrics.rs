@@ -6,7 +6,7 @@ use clap::Args;
 
 /// Below the help.
 pub const EXAMPLES: &str = "Examples:\n  \
-    culvert metrics                            once, as for node_exporter's textfile collector\n  \
+    culvert metrics                            once, as node_exporter's textfile collector takes it\n  \
     culvert metrics --listen 127.0.0.1:9633    for Prometheus to scrape http://127.0.0.1:9633/metrics";
 
 /// Arguments of `culvert metrics`.
@@ -15,6 +15,9 @@ pub struct MetricsArgs {
     /// Serve them by HTTP at this address until stopped, and do not print them.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
+    /// Print OpenMetrics, and not Prometheus's text format. Who scrapes gets what its field Accept asks for.
+    #[arg(long, conflicts_with = "listen")]
+    pub openmetrics: bool,
     /// Allow an address that other hosts reach.
     #[arg(long, requires = "listen")]
     pub expose: bool,

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io::{self, ErrorKind, Read};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -23,11 +24,23 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How often it is looked for new SAs, whose keys are wanted.
 const FOLLOW: Duration = Duration::from_secs(1);
 
+/// How long nothing may match before that is said.
+const SILENCE: Duration = Duration::from_secs(5);
+
 /// What is read at a time, in bytes.
 const READ_LEN: usize = 1 << 16;
 
+/// Who is told how it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Teller {
+    /// A person, on standard error.
+    Person,
+    /// Wireshark, which takes what is said there for an error.
+    Wireshark,
+}
+
 /// Captures until interrupted, or until there is as much as was asked for.
-pub fn capture(name: &str, args: &CaptureArgs) -> Result<(), Box<dyn Error>> {
+pub fn capture(name: &str, args: &CaptureArgs, teller: Teller) -> Result<(), Box<dyn Error>> {
     let request = CaptureRequest {
         filter: args.filter.filter(),
         snap_len: args.snaplen,
@@ -44,13 +57,19 @@ pub fn capture(name: &str, args: &CaptureArgs) -> Result<(), Box<dyn Error>> {
     let files = args.files.map(|files| files as usize);
     let rotation = args.rotate_size.map(|size| Rotation { size, files });
     let output = Output::new(&args.write, rotation);
+    if teller == Teller::Person {
+        relay.silent_until = Some(Instant::now() + SILENCE);
+    }
     let mut follow = || keys.as_mut().map_or(Ok(()), Keys::follow);
     match relay.run(output, &mut follow) {
         // Nobody reads any more: Wireshark is closed.
-        Err(Failed::Write(error)) if error.kind() == ErrorKind::BrokenPipe => {}
+        Err(Failed::Write { source, .. }) if source.kind() == ErrorKind::BrokenPipe => {}
         ended => ended?,
     }
-    eprintln!("culvert: {}", relay.summary());
+    // What was lost is in the file's interface statistics too, where Wireshark shows it.
+    if teller == Teller::Person {
+        eprintln!("culvert: {}", relay.summary());
+    }
     Ok(())
 }
 
@@ -62,6 +81,8 @@ pub struct Relay {
     rest: Vec<u8>,
     packets: u64,
     lost: u64,
+    /// When it is said that nothing matches, if nothing has by then.
+    silent_until: Option<Instant>,
     /// Why the daemon has ended it, if it has.
     comment: Option<String>,
 }
@@ -76,8 +97,13 @@ pub enum Failed {
     #[error("the daemon's answer broke off: {0}")]
     Read(io::Error),
     /// The file cannot be written.
-    #[error("writing the capture: {0}")]
-    Write(#[source] io::Error),
+    #[error("writing the capture to {path}: {source}", path = path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The keys cannot be had, or not be written.
     #[error("the keys: {0}")]
     Keys(Box<dyn Error>),
@@ -87,7 +113,8 @@ impl Relay {
     /// Of an answer that begins.
     pub fn new(stream: UnixStream, stop: Arc<AtomicBool>) -> io::Result<Relay> {
         stream.set_read_timeout(Some(LOOK))?;
-        Ok(Relay { stream, stop, rest: Vec::new(), packets: 0, lost: 0, comment: None })
+        let (rest, silent_until) = (Vec::new(), None);
+        Ok(Relay { stream, stop, rest, packets: 0, lost: 0, silent_until, comment: None })
     }
 
     /// Passes on until the daemon has nothing more; tells it to end when that is wanted.
@@ -112,6 +139,7 @@ impl Relay {
                 follow().map_err(Failed::Keys)?;
                 followed = Instant::now();
             }
+            self.tell_silence(is_begun);
             let len = match self.stream.read(&mut piece) {
                 Ok(0) => break,
                 Ok(len) => len,
@@ -133,7 +161,22 @@ impl Relay {
             });
         }
         follow().map_err(Failed::Keys)?;
-        output.end().map_err(Failed::Write)
+        let path = output.path().to_owned();
+        output.end().map_err(|source| Failed::Write { path, source })
+    }
+
+    /// Says once that nothing has matched, when that has lasted for a while.
+    fn tell_silence(&mut self, is_begun: bool) {
+        if self.packets > 0 {
+            self.silent_until = None;
+        }
+        if is_begun && self.silent_until.take_if(|until| *until <= Instant::now()).is_some() {
+            eprintln!(
+                "culvert: no packet has matched for {} s; it goes on, Ctrl-C ends it. `culvert flows` shows what there is, \
+                 `culvert stats` whether anything comes",
+                SILENCE.as_secs()
+            );
+        }
     }
 
     /// Writes the whole blocks.
@@ -158,10 +201,10 @@ impl Relay {
                 }
                 Block::Other => output.add(block),
             }
-            .map_err(Failed::Write)?;
+            .map_err(|source| Failed::Write { path: output.path().to_owned(), source })?;
         }
         self.rest.drain(..at);
-        output.flush().map_err(Failed::Write)
+        output.flush().map_err(|source| Failed::Write { path: output.path().to_owned(), source })
     }
 
     /// What was captured, in words.

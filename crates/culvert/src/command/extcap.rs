@@ -4,7 +4,7 @@
 
 use std::error::Error;
 
-use super::capture::capture;
+use super::capture::{Teller, capture};
 use crate::cli::{CaptureArgs, ExtcapArgs};
 use crate::client::running;
 use crate::pcapng::LINK_RAW;
@@ -55,7 +55,8 @@ pub fn extcap(args: &ExtcapArgs) -> Result<String, Box<dyn Error>> {
         return Ok(options());
     }
     if let (true, Some(fifo)) = (args.capture, &args.fifo) {
-        capture(name, &CaptureArgs::to(fifo.clone(), args.filter.clone()))?;
+        let args = CaptureArgs::to(fifo.clone(), args.filter.clone());
+        capture(name, &args, Teller::Wireshark)?;
     }
     Ok(String::new())
 }

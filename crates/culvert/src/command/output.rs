@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Stdout, Write};
 use std::path::{Path, PathBuf};
 
-use crate::files::open_secret;
+use crate::files::{FileError, open_secret};
 
 /// Files that follow one another.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,8 @@ pub struct Rotation {
 /// Takes blocks.
 pub struct Output {
     path: PathBuf,
+    /// The file that is open, or could not be opened.
+    current: PathBuf,
     rotation: Option<Rotation>,
     to: Option<To>,
     /// What each file begins with.
@@ -39,6 +41,7 @@ impl Output {
         let (to, head) = (None, Vec::new());
         Output {
             path: path.into(),
+            current: path.into(),
             rotation,
             to,
             head,
@@ -46,6 +49,11 @@ impl Output {
             number: 0,
             kept: VecDeque::new(),
         }
+    }
+
+    /// The file that is written.
+    pub fn path(&self) -> &Path {
+        &self.current
     }
 
     /// A block that describes the file.
@@ -99,8 +107,13 @@ impl Output {
                 Some(_) => self.numbered(),
                 None => self.path.clone(),
             };
+            self.current.clone_from(&path);
             // It holds what is encrypted elsewhere.
-            let file = open_secret(&path).map_err(io::Error::other)?;
+            let file = open_secret(&path).map_err(|error| match error {
+                // Who writes names the file.
+                FileError::Io { source, .. } => source,
+                refused => io::Error::other(refused),
+            })?;
             self.kept.push_back(path);
             To::File(file)
         });

@@ -23,6 +23,8 @@ pub struct Head {
     pub host: String,
     /// The field `Authorization`, empty if there is none.
     pub authorization: Vec<u8>,
+    /// The fields `Accept`, empty if there is none.
+    pub accept: Vec<u8>,
 }
 
 impl Head {
@@ -99,6 +101,7 @@ fn parse(bytes: &[u8]) -> Result<Option<Head>, Fault> {
         query: query.to_owned(),
         host: host.to_owned(),
         authorization: values("Authorization").next().unwrap_or_default().to_vec(),
+        accept: values("Accept").collect::<Vec<_>>().join(&b','),
     }))
 }
 
@@ -127,13 +130,14 @@ mod tests {
 
     #[test]
     fn a_head_has_path_query_host_and_token() {
-        let text = "GET /api/why?from=10.1.0.5 HTTP/1.1\r\nhost: localhost:9634\r\nAuthorization: Bearer x\r\n\r\n";
+        let text = "GET /api/why?from=10.1.0.5 HTTP/1.1\r\nhost: localhost:9634\r\nAuthorization: Bearer x\r\nAccept: text/plain\r\naccept: */*\r\n\r\n";
         let head = Head {
             is_head: false,
             path: "/api/why".into(),
             query: "from=10.1.0.5".into(),
             host: "localhost:9634".into(),
             authorization: b"Bearer x".to_vec(),
+            accept: b"text/plain,*/*".to_vec(),
         };
         assert_eq!(read(text).as_ref(), Ok(&head));
         assert_eq!(Head::read(&mut Slow(text.as_bytes())).expect("read"), head);

@@ -1,13 +1,15 @@
-//! `culvert metrics`: what the daemon counts, in the OpenMetrics format.
+//! `culvert metrics`: what the daemon counts, for Prometheus.
 //!
 //! A client of the daemon's as every other command: the daemon listens to nobody else for it, and pays for a
 //! scrape what it pays for the commands that show the same. Where it is served, the process gives up all that serving
 //! does not need before it reads a byte from anybody.
 
+mod accept;
 mod families;
 mod latency;
 mod limits;
 mod serve;
+mod text;
 
 use std::error::Error;
 use std::sync::Arc;
@@ -19,10 +21,17 @@ use crate::client::Client;
 use serve::Scrapes;
 
 /// Prints what there is now, or serves it until it is stopped.
-pub fn metrics(name: &str, args: &MetricsArgs) -> Result<String, Box<dyn Error>> {
+pub fn metrics(name: &str, json: bool, args: &MetricsArgs) -> Result<String, Box<dyn Error>> {
     let limits = Limits { sas: args.max_sas, policies: args.max_policies };
     match args.listen {
-        None => Ok(families::exposition(&collect(&Client::control(name), limits)?)?),
+        None => {
+            let openmetrics = families::exposition(&collect(&Client::control(name), limits)?)?;
+            Ok(match (json, args.openmetrics) {
+                (true, _) => text::json(&openmetrics),
+                (false, true) => openmetrics,
+                (false, false) => text::prometheus(&openmetrics),
+            })
+        }
         Some(address) if !address.ip().is_loopback() && !args.expose => Err(format!(
             "--listen {address}: metrics tell the addresses of tunnels, and anybody could ask; listen on \
              127.0.0.1, or add --expose"
@@ -31,7 +40,11 @@ pub fn metrics(name: &str, args: &MetricsArgs) -> Result<String, Box<dyn Error>>
         Some(address) => {
             let socket = http::listen(&Listen::Tcp(address))?;
             http::become_server("metrics", &args.user)?;
-            eprintln!("culvert metrics: http://{address}/metrics");
+            // To the one who starts it: where it serves.
+            match json {
+                true => println!("{}", serde_json::json!({ "url": format!("http://{address}/metrics") })),
+                false => eprintln!("culvert metrics: http://{address}/metrics"),
+            }
             let daemon = Client::reading(name);
             let names = http::Names::new(args.hosts.clone(), args.expose);
             let scrapes = Scrapes::new(names, move || scrape(&daemon, limits));

@@ -2,10 +2,9 @@
 
 use std::sync::Mutex;
 
+use super::accept::Form;
+use super::text;
 use crate::command::http::{Answer, Fault, Head, Names, Site, Status};
-
-/// OpenMetrics 1.0, §2.3.1 of its text format.
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// `/metrics`, made anew for each who asks.
 pub struct Scrapes<F> {
@@ -32,6 +31,12 @@ where
         }
         // However many scrape, the daemon is asked as by one.
         let _turn = self.turn.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        Ok(Answer::Text { content_type: CONTENT_TYPE, text: (self.scrape)()?.into() })
+        let openmetrics = (self.scrape)()?;
+        let form = Form::wanted(&head.accept);
+        let text = match form {
+            Form::Prometheus => text::prometheus(&openmetrics),
+            Form::OpenMetrics => openmetrics,
+        };
+        Ok(Answer::Text { content_type: form.content_type(), text: text.into() })
     }
 }
