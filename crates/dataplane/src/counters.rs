@@ -106,6 +106,8 @@ impl Counter {
 /// of transmitted, to Linux, consumed, dropped, handed over, and those held now.
 #[derive(Debug)]
 pub struct Counters {
+    /// Rounds of the worker, also those that found nothing: as long as they come it works.
+    pub rounds: Counter,
     /// Packets received, from ports and from Linux.
     pub received: Counter,
     /// Packets that the worker made: fragments beyond the first, ICMP errors.
@@ -130,6 +132,7 @@ pub struct Counters {
 impl Default for Counters {
     fn default() -> Self {
         Counters {
+            rounds: Counter::default(),
             received: Counter::default(),
             generated: Counter::default(),
             handed_over: Counter::default(),

@@ -64,6 +64,7 @@ mod vlan_entries;
 mod vlan_priorities;
 mod vlans;
 mod vrfs;
+mod watchdog;
 mod way_back;
 mod why;
 mod workers;
@@ -115,6 +116,7 @@ use self::texts::spi_text;
 use self::topology::Known;
 use self::tunnels::Tunnels;
 use self::vlans::Vlans;
+use self::watchdog::Watchdog;
 use self::way_back::WayBack;
 use self::workers::{Death, Workers, WorkersError};
 use crate::config::{Config, MarkConfig};
@@ -189,6 +191,8 @@ struct Daemon {
     _send_marks: Option<SendMarks>,
     /// Leads what Linux sends past this daemon while it hangs, where Linux can carry on.
     past_daemon: PastDaemon,
+    /// The service manager's, if it has one.
+    watchdog: Option<Watchdog>,
     /// Gives what Linux sends to the worker of its CPU, where a policy has SAs for each.
     by_sender: BySender,
     /// Reports of packets that a packet filter may drop, and why there are none though they were asked for.
@@ -283,11 +287,17 @@ impl Daemon {
         }
     }
 
-    /// Tells watchdogs that this thread works, where Linux can carry on in its place.
+    /// Tells watchdogs that this thread works, where Linux can carry on in its place, and the service manager that all
+    /// workers do.
     fn beat(&mut self) {
         self.ports.beat();
         self.past_daemon.set(self.source.is_beside_kernel());
         self.past_daemon.beat();
+        let Some(watchdog) = &mut self.watchdog else { return };
+        if watchdog.is_due(Instant::now(), || self.workers.rounds()) {
+            // A manager that is not told ends the daemon and starts another, which is all that could be done here.
+            let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
+        }
     }
 
     /// Sleeps until a descriptor is readable or a deadline is reached.
@@ -307,6 +317,10 @@ impl Daemon {
             None => due,
         };
         let due = if self.observer.is_stale() { due.min(STALE_WAIT) } else { due };
+        let due = match &self.watchdog {
+            Some(watchdog) => due.min(watchdog.due_in(Instant::now())),
+            None => due,
+        };
         let due = match self.guard.due().filter(|_| self.is_guarded()) {
             Some(at) => due.min(at.saturating_duration_since(Instant::now())),
             None => due,

@@ -58,6 +58,7 @@ use super::sources::kernel::{FirewallWatch, KernelSource, OwnMarks};
 use super::sources::{SaRules, Source};
 use super::topology::Reflection;
 use super::tunnels::{Opened, Tunnels};
+use super::watchdog::Watchdog;
 use super::workers::{Kit, Workers};
 use super::{Daemon, End, own, reader, tun_config, unprivileged};
 use crate::cli::RunArgs;
@@ -316,6 +317,7 @@ impl Daemon {
             way_back,
             _send_marks: send_marks,
             past_daemon,
+            watchdog: Watchdog::of_environment(Instant::now()),
             by_sender,
             early,
             early_trouble,

@@ -429,6 +429,11 @@ impl Workers {
         self.counters.iter().map(|counters| &**counters)
     }
 
+    /// Rounds of each worker that runs.
+    pub fn rounds(&self) -> Vec<u64> {
+        self.counters().take(self.running.len()).map(|counters| counters.rounds.value()).collect()
+    }
+
     /// Packets that all workers have dropped for a reason.
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.counters().map(|counters| counters.dropped(reason)).sum()

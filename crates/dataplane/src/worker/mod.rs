@@ -204,6 +204,7 @@ impl Worker {
     /// As [`Worker::round`], at a time that the caller tells.
     pub fn round_at(&mut self, now: Now) -> usize {
         self.path.view.now = now;
+        self.path.exec.out.counters.rounds.add(1);
         self.obey();
         if let Some(taps) = &mut self.path.exec.out.taps {
             taps.begin_round(&self.path.view);
