@@ -53,7 +53,7 @@ pub struct Cli {
     #[arg(long, short = 'n', global = true, default_value = DEFAULT_NAME, value_name = "NAME")]
     pub name: String,
 
-    /// Machine-readable output.
+    /// Machine-readable output. An error is an object `{"error": ...}` on standard error then.
     #[arg(long, global = true)]
     pub json: bool,
 

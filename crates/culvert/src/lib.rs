@@ -49,14 +49,45 @@ use crate::config::Config;
 
 /// The program: does what its command line says, and gives the status to end with.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help is none.
+        Err(error) if error.use_stderr() && asks_for_json() => {
+            let text = error.render().to_string();
+            eprintln!("{}", error_json(text.trim().trim_start_matches("error: ")));
+            return ExitCode::from(USAGE);
+        }
+        Err(error) => error.exit(),
+    };
     match dispatch(&cli) {
         Ok((output, status)) => print(&output, status),
+        Err(error) if cli.json => {
+            eprintln!("{}", error_json(&error.to_string()));
+            ExitCode::FAILURE
+        }
         Err(error) => {
             eprintln!("culvert: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// The status after a command line that is not understood, as clap has it.
+const USAGE: u8 = 2;
+
+/// True where the command line has `--json`, understood or not.
+fn asks_for_json() -> bool {
+    std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json")
+}
+
+/// An error with `--json`. It goes to standard error: what is read as an answer, or as packets, has none in it.
+fn error_json(text: &str) -> String {
+    serde_json::json!({ "error": text }).to_string()
+}
+
+/// What was done, for people or as JSON.
+fn done(text: String, json: bool) -> String {
+    if json { serde_json::json!({ "done": text }).to_string() } else { text }
 }
 
 /// Runs a command; the caller prints its output and ends with its status.
@@ -104,11 +135,13 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         }
         Command::Top(args) => top::top(name, json, args)?,
         Command::Metrics(args) => metrics::metrics(name, json, args)?,
-        Command::Web(args) => web::web(name, args)?,
+        Command::Web(args) => web::web(name, json, args)?,
         Command::Exec(args) => return Err(exec::exec(name, args).into()),
         Command::Guard(GuardCommand::Show) => guard::show(name, json)?,
-        Command::Guard(GuardCommand::Apply(args)) => guard::apply(&Config::load(&args.config)?)?,
-        Command::Guard(GuardCommand::Clear) => guard::clear(name)?,
+        Command::Guard(GuardCommand::Apply(args)) => {
+            done(guard::apply(&Config::load(&args.config)?)?, json)
+        }
+        Command::Guard(GuardCommand::Clear) => done(guard::clear(name)?, json),
         Command::Doctor(args) => return doctor::run(name, json, args),
         Command::Docs { directory } => {
             docs::write(directory)?;

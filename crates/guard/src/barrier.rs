@@ -217,10 +217,17 @@ impl Barrier {
     }
 }
 
+impl Barrier {
+    /// Its direction, as `ip xfrm policy` names it.
+    pub fn way(&self) -> &'static str {
+        ["in", "out", "fwd"].get(usize::from(self.direction)).unwrap_or(&"?")
+    }
+}
+
 impl fmt::Display for Barrier {
     /// As `ip xfrm policy` would say it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let dir = ["in", "out", "fwd"].get(usize::from(self.direction)).unwrap_or(&"?");
+        let dir = self.way();
         let effect = match self.effect {
             Effect::Block => "block",
             Effect::Pass => "allow",

@@ -4,11 +4,12 @@ use std::error::Error;
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 
-use guard::{Effect, Guard, GuardError};
+use guard::{Barrier, Effect, Guard, GuardError};
 
 use crate::config::{Config, TunConfig, valid_name};
 use crate::files;
 use crate::paths;
+use crate::protocol;
 use crate::table::table;
 
 fn open(name: &str, tun: &str) -> Result<Guard, Box<dyn Error>> {
@@ -70,22 +71,46 @@ fn alone(name: &str) -> Result<Option<File>, Box<dyn Error>> {
 pub fn show(name: &str, json: bool) -> Result<String, Box<dyn Error>> {
     let guard = look(name)?;
     if json {
-        return Ok(serde_json::to_string(&guard.standing().collect::<Vec<_>>())?);
+        let barriers = guard.standing().map(in_words);
+        return Ok(serde_json::Value::from(barriers.collect::<Vec<_>>()).to_string());
     }
     let mut barriers: Vec<_> = guard.standing().collect();
     if barriers.is_empty() {
         return Ok(none_text(name, &others(name)));
     }
     barriers.sort_by_key(|b| (b.priority(), b.to_string()));
-    let rows = barriers.into_iter().map(|b| {
-        let effect = match b.effect() {
-            Effect::Block if b.is_default() => "block by default",
-            Effect::Block => "block",
-            Effect::Pass => "pass",
-        };
-        vec![effect.into(), b.to_string()]
-    });
+    let rows = barriers.into_iter().map(|b| vec![effect(b).into(), b.to_string()]);
     Ok(table(&["EFFECT", "SELECTOR"], rows))
+}
+
+fn effect(barrier: &Barrier) -> &'static str {
+    match barrier.effect() {
+        Effect::Block if barrier.is_default() => "block by default",
+        Effect::Block => "block",
+        Effect::Pass => "pass",
+    }
+}
+
+/// A barrier as JSON, in the words of `culvert policy --json`.
+fn in_words(barrier: &Barrier) -> serde_json::Value {
+    let selector = barrier.selector();
+    let protocol = match selector.protocol {
+        0 => "any".to_owned(),
+        number => protocol::name(number),
+    };
+    let prefix = |prefix: policy::Prefix| format!("{}/{}", prefix.addr, prefix.len);
+    let port = |port: policy::PortMask| (port.mask != 0).then_some(port.value);
+    serde_json::json!({
+        "effect": effect(barrier),
+        "direction": barrier.way(),
+        "src": prefix(selector.src),
+        "dst": prefix(selector.dst),
+        "protocol": protocol,
+        "sport": port(selector.src_port),
+        "dport": port(selector.dst_port),
+        "priority": barrier.priority(),
+        "selector": barrier.to_string(),
+    })
 }
 
 /// Installs the barriers of the configured prefixes, and keeps those of policies.

@@ -33,7 +33,7 @@ use page::Page;
 use token::Token;
 
 /// Serves the page until the process is ended.
-pub fn web(name: &str, args: &WebArgs) -> Result<String, Box<dyn Error>> {
+pub fn web(name: &str, json: bool, args: &WebArgs) -> Result<String, Box<dyn Error>> {
     if let Some(address) = args.listen.exposed()
         && !args.expose
     {
@@ -58,6 +58,13 @@ pub fn web(name: &str, args: &WebArgs) -> Result<String, Box<dyn Error>> {
     };
     // Standard output of a service is kept in a journal, which more people read than the file.
     match &args.token_file {
+        _ if json => {
+            let token = args.token_file.is_none().then(|| token.to_string());
+            println!(
+                "{}",
+                serde_json::json!({ "url": place, "token": token, "token_file": args.token_file })
+            );
+        }
         Some(path) => {
             println!("culvert web: {place}, with the token in {} behind #", path.display())
         }
