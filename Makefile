@@ -31,7 +31,7 @@ CHECKS = format shell crate-graph audit clippy docs unit models lab fuzz-smoke i
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-demo build deb demo compare test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite strongswan-suite6 \
-    build-rtl rtl-scenario dpdk-suite interop attacks charon6 strongswan-gm package-test web-test cryptodev-test cosim-record $(CHECKS)
+    build-rtl rtl-scenario dpdk-suite interop attacks charon6 strongswan-gm package-test screenshots web-test cryptodev-test cosim-record $(CHECKS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
@@ -152,6 +152,11 @@ web-test: $(if $(CULVERT),,setup build) ## the web page in headless Chromium: nu
 	@scripts/fetch-axe
 	@CULVERT_REQUIRE=1 $(PYTHON) -m pytest -c tests/pytest.ini tests/web
 	@echo "screenshots: target/web"
+
+screenshots: $(if $(CULVERT),,build) ## docs/pictures/web.png and top.svg, of a gateway at work
+	@dpkg -s chromium chromium-driver python3-selenium >/dev/null 2>&1 || \
+	    apt-get install --yes --no-install-recommends chromium chromium-driver python3-selenium
+	@CULVERT='$(or $(CULVERT),$(CURDIR)/$(BINARY))' scripts/screenshots
 
 # A debug build: it shows that packets pass, not how fast.
 cryptodev-test: ## culvert with DPDK's crypto drivers; installs libdpdk-dev
