@@ -261,6 +261,8 @@ def test_as_an_interface_of_wireshark(network, tmp_path):
     lines = [line for line in wireshark.output().splitlines() if "\t" in line]
     assert len(lines) == 4 and all(line.startswith("wire\t") for line in lines), wireshark.output()
     assert any("sent by wan" in line for line in lines), lines
+    # Wireshark shows what an extcap says on standard error as an error.
+    assert "culvert:" not in wireshark.output() and "lost" not in wireshark.output(), wireshark.output()
 
     def extcap(*args):
         return gwa.daemon.culvert("extcap", *args, check=False)
@@ -324,3 +326,18 @@ def test_a_daemon_that_ends_ends_the_file(network):
     wait_for("its end", lambda: not captured.process.alive())
     assert tshark_fields(captured.path), captured.process.output()
     net.gwa.daemon.start()
+
+
+def test_it_says_when_nothing_comes(network, tmp_path):
+    """A filter that fits nothing is told of, once; a packet that comes in time is no silence. The file is named in errors."""
+    net = network().up()
+    silent = Captured(net.gwa, "--host", "203.0.113.77")
+    silent.process.wait_output("no packet has matched for 5 s")
+    said = silent.process.output()
+    assert "Ctrl-C" in said and "culvert flows" in said, said
+    assert silent.stop().count("no packet has matched") == 1
+    missing = tmp_path / "nowhere" / "x.pcapng"
+    done = net.gwa.daemon.culvert("capture", "--duration", "1", "-w", missing, check=False)
+    assert done.returncode == 1 and str(missing) in done.stderr, done
+    full = net.gwa.daemon.culvert("capture", "--duration", "1", "-w", "/dev/full", check=False)
+    assert full.returncode == 1 and "/dev/full" in full.stderr and "No space" in full.stderr, full

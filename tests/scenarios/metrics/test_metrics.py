@@ -4,6 +4,7 @@ import http.client
 import re
 import shutil
 import socket
+import subprocess
 import time
 
 import pytest
@@ -29,6 +30,14 @@ def samples(text):
     }
 
 
+def plain(text):
+    """The same of Prometheus's text format."""
+    parser = pytest.importorskip("prometheus_client.parser")
+    families = list(parser.text_string_to_metric_families(text))
+    assert all(family.documentation and family.type != "unknown" for family in families), families
+    return {(sample.name, frozenset(sample.labels.items())): sample.value for family in families for sample in family.samples}
+
+
 def find(seen, name, **labels):
     """The value of the one series of this name with these labels."""
     wanted = set(labels.items())
@@ -39,12 +48,12 @@ def find(seen, name, **labels):
 def test_metrics_are_what_the_commands_show(network):
     net = network(start_action="trap").start()
     daemon = net.gwa.daemon
-    seen = samples(daemon.culvert("metrics").stdout)
+    seen = samples(daemon.culvert("metrics", "--openmetrics").stdout)
     assert find(seen, "culvert_sas") == 0
     # Configured, and down: a policy for each address family.
     assert find(seen, "culvert_policies_without_sa") == 2
     assert_ping(net.client, t.SERVER4, count=20)
-    seen = samples(daemon.culvert("metrics").stdout)
+    seen = samples(daemon.culvert("metrics", "--openmetrics").stdout)
     assert find(seen, "culvert_policies_without_sa") == 0
     [out] = [sa for sa in daemon.json("sa") if sa["src"] == t.WAN_A4]
     assert find(seen, "culvert_sa_packets_total", spi=out["spi"]) == out["packets"] == 20
@@ -65,7 +74,7 @@ def test_metrics_are_what_the_commands_show(network):
 
 def test_the_number_of_series_is_bounded(network):
     daemon = network().up().gwa.daemon
-    names = {name for name, _ in samples(daemon.culvert("metrics", "--max-sas", "1", "--max-policies", "5").stdout)}
+    names = {name for name, _ in samples(daemon.culvert("metrics", "--openmetrics", "--max-sas", "1", "--max-policies", "5").stdout)}
     assert not {name for name in names if name.startswith(("culvert_sa_", "culvert_policy_"))}
     assert {"culvert_sas", "culvert_policies", "culvert_drops_total"} <= names
 
@@ -98,9 +107,19 @@ class Server:
 def test_prometheus_scrapes(network):
     net = readable(network()).up()
     server = Server(net.gwa, "--host", "gw.example")
-    status, kind, text = server.get()
-    assert status == 200 and kind.startswith("application/openmetrics-text; version=1.0.0"), (status, kind)
-    assert find(samples(text), "culvert_sas") == 2
+    # What Prometheus 2 and 3 say, a client that says nothing, and one that has never heard of OpenMetrics.
+    openmetrics = (
+        "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+        "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+    )
+    for accept in openmetrics:
+        status, kind, text = server.get(headers={"Accept": accept})
+        assert status == 200 and kind.startswith("application/openmetrics-text; version=1.0.0"), (status, kind)
+        assert find(samples(text), "culvert_sas") == 2
+    for accept in ({}, {"Accept": "*/*"}, {"Accept": "text/plain;version=0.0.4"}):
+        status, kind, text = server.get(headers=accept)
+        assert status == 200 and kind.startswith("text/plain; version=0.0.4"), (status, kind)
+        assert plain(text)[("culvert_sas", frozenset())] == 2 and "# EOF" not in text
     assert server.get("/other")[0] == 404
     assert server.get(method="POST")[0] == 405
     assert_gives_up(server.process, READER)
@@ -158,7 +177,7 @@ def test_alerts_and_dashboard_ask_for_what_there_is(network):
     net = network()
     config = net.gwa.daemon.config.read_text()
     net.gwa.daemon.write_config(config + '[[limit]]\nname = "site"\nall = true\nmode = "shape"\nrate = "1Gbit"\n')
-    text = net.up().gwa.daemon.culvert("metrics").stdout
+    text = net.up().gwa.daemon.culvert("metrics", "--openmetrics").stdout
     names = {name for name, _ in samples(text)}
     for file in ("alerts.yml", "dashboard.json"):
         asked = set(re.findall(r"\bculvert_[a-z_]+", (PACKAGING / file).read_text()))
@@ -171,3 +190,23 @@ def test_promtool_takes_the_alerts():
         pytest.skip("no promtool (Debian package prometheus)")
     sh(tool, "check", "rules", PACKAGING / "alerts.yml")
     sh(tool, "test", "rules", PACKAGING / "alerts.test.yml")
+
+
+def test_promtool_takes_the_metrics(network):
+    tool = shutil.which("promtool")
+    if not tool:
+        pytest.skip("no promtool (Debian package prometheus)")
+    net = network()
+    config = net.gwa.daemon.config.read_text()
+    net.gwa.daemon.write_config(config + '[[limit]]\nname = "site"\nall = true\nmode = "shape"\nrate = "1Gbit"\n')
+    daemon = net.up().gwa.daemon
+    assert_ping(net.client, t.SERVER4, count=3)
+    text = daemon.culvert("metrics").stdout
+    done = subprocess.run((tool, "check", "metrics"), input=text, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    # The three forms have the same series.
+    told = daemon.json("metrics")
+    names = {(s["name"], frozenset(s["labels"].items())) for family in told for s in family["samples"]}
+    assert names == set(plain(text)) == set(samples(daemon.culvert("metrics", "--openmetrics").stdout))
+    [sas] = [s["value"] for family in told for s in family["samples"] if s["name"] == "culvert_sas"]
+    assert sas == 2 and isinstance(sas, int)

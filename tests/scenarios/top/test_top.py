@@ -106,16 +106,16 @@ def test_it_lives_through_a_restart_and_says_what_is_old(network):
     gwa = net.gwa
     stream = Stream(net.client, net.server, t.SERVER4, rate=RATE)
     top = Terminal(gwa.host, culvert_binary(), "--name", gwa.daemon.name, "top", "--interval", "0.5")
-    top.wait("2 SAs", "WORKER", "kbit/s")
+    top.wait("2 SAs", "WORKER", "Mbit/s")
     gwa.daemon.stop()
     top.wait("no answer for 2s", "was up", "in -bit/s")
     assert re.search(r"as of \d\d:\d\d:\d\d UTC, no answer for \d+s: no daemon answers", top.lines()[0]), top.lines()
     # Keys are obeyed meanwhile.
     top.press("2")
     top.wait("DIR", "SPI", "no answer for")
-    assert not any(re.search(r"\dk\b", line) for line in top.lines()[5:]), top.lines()
+    assert not any(re.search(r"\d[kM]\b", line) for line in top.lines()[5:]), top.lines()
     gwa.daemon.start()
-    top.wait("up ", "drops", " out ", "kbit/s")
+    top.wait("drops", " out ", "Mbit/s")
     assert not top.shows("no answer"), top.lines()
     stream.finish()
     # The daemon hangs: nobody says no.

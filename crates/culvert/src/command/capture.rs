@@ -161,7 +161,7 @@ impl Relay {
             });
         }
         follow().map_err(Failed::Keys)?;
-        let path = output.path().to_owned();
+        let path = output.current().to_owned();
         output.end().map_err(|source| Failed::Write { path, source })
     }
 
@@ -201,10 +201,10 @@ impl Relay {
                 }
                 Block::Other => output.add(block),
             }
-            .map_err(|source| Failed::Write { path: output.path().to_owned(), source })?;
+            .map_err(|source| Failed::Write { path: output.current().to_owned(), source })?;
         }
         self.rest.drain(..at);
-        output.flush().map_err(|source| Failed::Write { path: output.path().to_owned(), source })
+        output.flush().map_err(|source| Failed::Write { path: output.current().to_owned(), source })
     }
 
     /// What was captured, in words.

@@ -52,7 +52,7 @@ impl Output {
     }
 
     /// The file that is written.
-    pub fn path(&self) -> &Path {
+    pub fn current(&self) -> &Path {
         &self.current
     }
 

@@ -18,8 +18,7 @@ use crate::table::{rate, si, span};
 /// Bits a second that ports received, one for each look.
 pub type History = VecDeque<u64>;
 
-const KEYS: &str =
-    "1-5 page  arrows line  Enter open  s sort  r turn  / filter  p hold  ? help  q end";
+const KEYS: &str = "1-5 page  Enter open  s sort  r turn  / filter  p hold  ? help  q end";
 /// Flows of an SA that are shown.
 const FLOWS: usize = 3;
 /// What is not known to be so any more.
