@@ -66,7 +66,11 @@ impl Document {
         let root = Node::new(at.clone(), at, DeValue::Table(table.into_inner()));
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
         let document = Document { root, lines: lines.collect(), text: text.to_owned() };
-        let problems = errors.iter().map(|error| document.syntax(error)).collect();
+        let mut problems: Vec<Problem> =
+            errors.iter().map(|error| document.syntax(error)).collect();
+        // What follows in a line may only follow from what is wrong there first.
+        problems.sort_by_key(|problem| problem.place);
+        problems.dedup_by_key(|problem| problem.place.map(|place| place.line));
         (document, problems)
     }
 
@@ -245,5 +249,56 @@ impl Node {
             }
             Value::Table(_) => String::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(line: usize, column: usize) -> Option<Place> {
+        Some(Place { line, column })
+    }
+
+    #[test]
+    fn keys_are_found_where_they_stand() {
+        let text = "name = \"\u{e4}\"\n[[port]]\ninterface = \"a\"\n[[port]]\ninterface = \"b\"\nqueues = 0\n\
+                    [worker]\ncpus = [0, 1]\n[device.nic0]\nport = \"a\"\n";
+        let (document, problems) = Document::read(text);
+        assert!(problems.is_empty());
+        for (key, at) in [
+            ("name", place(1, 8)),
+            ("port[0].interface", place(3, 13)),
+            ("port[1].queues", place(6, 10)),
+            // What the file leaves out stands in its table.
+            ("port[1].mode", place(4, 1)),
+            ("worker.cpus", place(8, 8)),
+            ("worker.cpus[1]", place(8, 12)),
+            ("device.nic0.port", place(10, 8)),
+            ("guard.prefixes", None),
+        ] {
+            assert_eq!(document.place_of(key), at, "{key}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_toml_is_told_once_a_line_in_order() {
+        let (document, problems) = Document::read("name = \"a\"\n@x@ y\nb = c\n[worker\n");
+        let lines: Vec<_> = problems.iter().filter_map(|p| Some(p.place?.line)).collect();
+        assert_eq!(lines.first(), Some(&2), "{problems:?}");
+        assert!(lines.len() > 1 && lines.is_sorted_by(|a, b| a < b), "{problems:?}");
+        assert_eq!(document.root.text("name"), Some("a"));
+    }
+
+    #[test]
+    fn what_is_left_out_keeps_the_numbers_of_others() {
+        let (mut document, _) = Document::read("a = [1, 2, 3]\n");
+        let path = [Step::Key("a".into()), Step::At(1)];
+        assert_eq!(written(&path), "a[1]");
+        assert!(document.root.leave_out(&path));
+        assert!(
+            !document.root.leave_out(&[]) && !document.root.leave_out(&[Step::Key("b".into())])
+        );
+        assert_eq!(document.place_of("a[2]"), place(1, 12));
     }
 }
