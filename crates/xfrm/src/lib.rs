@@ -86,8 +86,8 @@ mod suite;
 pub use backend::{Backend, Counters, PolicyLive, Refusal, Replay, SaEnd, SaLive, Start};
 pub use clock::Now;
 pub use database::{
-    Acquired, Change, Database, Dump, Flow, Flush, Group, KernelNumbers, LearntPolicy, LearntSa,
-    Output, RecordKey, Sender, Settings, Wanted,
+    Acquired, Change, Database, Dump, Flow, Flush, GivenBack, Group, KernelNumbers, LearntPolicy,
+    LearntSa, Output, RecordKey, Sender, Settings, Wanted,
 };
 pub use failure::Failure;
 pub use kernel::{Bypass, Kernel, KernelEvent, KernelEvents, KernelSad};

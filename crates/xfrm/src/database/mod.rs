@@ -18,6 +18,7 @@ mod learn;
 mod lifetime;
 mod migrate;
 mod migrate_state;
+mod negotiations;
 mod offload;
 mod policies;
 mod record;
@@ -36,6 +37,7 @@ pub use dump::Dump;
 pub use flush::Flush;
 pub use larval::{Acquired, Flow};
 pub use learn::{KernelNumbers, LearntPolicy, LearntSa, Wanted};
+pub use negotiations::GivenBack;
 pub use record::{Change, RecordKey};
 pub use request::Sender;
 
@@ -127,6 +129,7 @@ pub struct Database<B> {
     waiting_cpus: HashMap<u64, u32>,
     random: RandomState,
     random_counter: u64,
+    given_back: GivenBack,
 }
 
 impl<B: Backend> Database<B> {
@@ -147,6 +150,7 @@ impl<B: Backend> Database<B> {
             waiting_cpus: HashMap::new(),
             random: RandomState::new(),
             random_counter: 0,
+            given_back: GivenBack::default(),
         }
     }
 

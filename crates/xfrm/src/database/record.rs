@@ -33,6 +33,15 @@ pub enum RecordKey {
 }
 
 impl RecordKey {
+    /// Whether the bytes of a key are an SA's, or a policy's; none for default actions, and for what is no key of these.
+    pub fn is_sa(bytes: &[u8]) -> Option<bool> {
+        match bytes.first() {
+            Some(1) => Some(true),
+            Some(2) => Some(false),
+            _ => None,
+        }
+    }
+
     /// The key as bytes, for a store that wants them: different keys have different bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {

@@ -166,9 +166,11 @@ impl<B: Backend> Database<B> {
 
     /// Removes an SA everywhere and tells the journal.
     pub(super) fn remove_sa(&mut self, serial: u64, end: SaEnd, out: &mut Vec<Output>) {
-        if let Some(sa) = self.forget_sa(serial)
-            && let Some(algorithms) = &sa.algorithms
-        {
+        let Some(sa) = self.forget_sa(serial) else { return };
+        if end == SaEnd::Deleted {
+            self.note_given_back(&sa);
+        }
+        if let Some(algorithms) = &sa.algorithms {
             // What was installed has keys that fit.
             let keys = algorithms.suite().map(|(_, keys)| keys).unwrap_or_default();
             self.backend.sa_delete(&sa.id(), &keys, end);
