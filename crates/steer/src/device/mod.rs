@@ -145,14 +145,12 @@ impl fmt::Display for Finding {
         match self {
             Self::MtuTooLargeForNative { name, mtu, limit } => write!(
                 f,
-                "{name}: MTU {mtu} is above {limit}, the most that the driver's native XDP takes \
-                 in one buffer; run `ip link set {name} mtu {limit}`, or set frags, or expect \
-                 generic mode"
+                "MTU {mtu} of {name}: the driver's native XDP takes {limit} at most, and generic mode is slow; run \
+                 `ip link set {name} mtu {limit}`"
             ),
             Self::MtuTooLargeForChunk { name, mtu, limit } => write!(
                 f,
-                "{name}: MTU {mtu} is above {limit}, the most that fits a packet buffer; run \
-                 `ip link set {name} mtu {limit}`, or use larger buffers; longer frames are dropped"
+                "MTU {mtu} of {name}: a packet buffer takes {limit} at most; run `ip link set {name} mtu {limit}`"
             ),
             Self::VlanOffload { name, is_veth } => {
                 write!(f, "{name}: VLAN offload is on, so VLAN tags are lost through AF_XDP; ")?;
@@ -222,6 +220,14 @@ mod tests {
             veth(1771).findings(2048, false)[..],
             [Finding::MtuTooLargeForChunk { limit: 1770, .. }]
         ));
+    }
+
+    #[test]
+    fn a_text_says_what_to_run_once() {
+        let text = veth(9000).findings(2048, false)[1].to_string();
+        let expected =
+            "MTU 9000 of v0: a packet buffer takes 1770 at most; run `ip link set v0 mtu 1770`";
+        assert_eq!(text, expected);
     }
 
     #[test]
