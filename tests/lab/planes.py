@@ -370,4 +370,4 @@ class Daemon:
                 if [str(word) for word in process.argv[1:4]] == ["exec", "--name", self.name]:
                     process.stop(timeout=2)
             self.process.stop(timeout=5)
-            self.culvert("guard", "clear", check=False)
+            self.culvert("guard", "clear", "--yes", check=False)

@@ -136,6 +136,6 @@ def test_the_guard_can_be_lifted_before(site):
     configure(net, box)
     box.run("systemctl", "stop", "strongswan", "culvert")
     # It is an error where charon went first, and nothing is left.
-    box.run("culvert", "guard", "clear", check=False)
+    box.run("culvert", "guard", "clear", "--yes", check=False)
     assert "stays blocked" not in box.run("dpkg", "--purge", "culvert").stderr
     wait_for("Linux alone", lambda: ping(net.client, t.LAN_B4, count=1)["sent"])

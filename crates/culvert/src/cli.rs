@@ -345,8 +345,19 @@ pub enum GuardCommand {
     Show,
     /// Put up the guard for the prefixes that the configuration names, before the daemon starts.
     Apply(ConfigArg),
-    /// Take the guard down. Traffic that was protected can then leave in clear.
-    Clear,
+    /// Take the guard down, and forget saved SAs. Traffic that was protected can then leave in clear.
+    ///
+    /// Routing rules that a daemon which was killed has left are removed too. Where SAs or policies are saved for the
+    /// next start, what would be lost is said and asked about.
+    Clear(ClearArgs),
+}
+
+/// Arguments of `culvert guard clear`.
+#[derive(Debug, Args)]
+pub struct ClearArgs {
+    /// Do not ask. Without a terminal to ask at, saved SAs and policies are kept unless this is given.
+    #[arg(long, short = 'y')]
+    pub yes: bool,
 }
 
 #[cfg(test)]

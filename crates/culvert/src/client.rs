@@ -1,8 +1,10 @@
 //! Asks a running daemon.
 
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
@@ -14,16 +16,25 @@ use crate::report::{NotAllowed, Request};
 /// How long a daemon may take for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a daemon that holds its vault may take until its socket is there.
+const START: Duration = Duration::from_secs(5);
+
+/// How long a command waits for a daemon that was started just before it, and holds nothing yet.
+const GRACE: Duration = Duration::from_millis(300);
+
+/// How often is looked meanwhile.
+const STEP: Duration = Duration::from_millis(10);
+
 /// Why there is no answer.
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// Nobody listens.
-    #[error("no daemon answers at {path}: {source}\n  {hint}")]
+    #[error("no daemon answers at {path}: {reason}\n  {hint}")]
     NotRunning {
         /// The socket.
         path: String,
         /// Why.
-        source: std::io::Error,
+        reason: String,
         /// What to do.
         hint: String,
     },
@@ -56,21 +67,41 @@ const NO_ANSWER: &str = "no answer: it is busy, or ends";
 pub struct Client {
     name: String,
     is_reader: bool,
+    /// How long it waits for a daemon that does not show that it starts.
+    grace: Duration,
 }
 
 impl Client {
     /// Root, who may ask anything.
     pub fn control(name: &str) -> Client {
-        Client { name: name.to_owned(), is_reader: false }
+        Client { name: name.to_owned(), is_reader: false, grace: GRACE }
     }
 
     /// One who only reads, and need not be root. Where the daemon has no socket for that it is asked as by root.
     pub fn reading(name: &str) -> Client {
-        Client { name: name.to_owned(), is_reader: true }
+        Client { name: name.to_owned(), is_reader: true, grace: Duration::ZERO }
     }
 
-    /// A connection, and the socket's path.
+    /// A connection, and the socket's path. Waits for a daemon that is starting.
     fn connect(&self) -> Result<(UnixStream, String), ClientError> {
+        let begin = Instant::now();
+        loop {
+            let result = self.connect_once();
+            let waits = match &result {
+                Err(ClientError::NotRunning { .. }) if !self.is_reader => {
+                    let patience = if is_starting(&self.name) { START } else { self.grace };
+                    begin.elapsed() < patience
+                }
+                _ => false,
+            };
+            if !waits {
+                return result;
+            }
+            std::thread::sleep(STEP);
+        }
+    }
+
+    fn connect_once(&self) -> Result<(UnixStream, String), ClientError> {
         let mut socket = paths::control_socket(&self.name);
         if self.is_reader {
             let reading = paths::reading_socket(&self.name);
@@ -88,7 +119,15 @@ impl Client {
             Ok(stream) => Ok((stream, path)),
             Err(source) => Err(match source.kind() {
                 io::ErrorKind::PermissionDenied => ClientError::NotRoot { path },
-                kind => ClientError::NotRunning { path, hint: self.hint(kind), source },
+                kind => ClientError::NotRunning {
+                    path,
+                    hint: self.hint(kind),
+                    reason: match kind {
+                        io::ErrorKind::NotFound => "none runs under this name".into(),
+                        io::ErrorKind::ConnectionRefused => "nobody listens there any more".into(),
+                        _ => source.to_string(),
+                    },
+                },
             }),
         }
     }
@@ -168,9 +207,21 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Why no daemon answers under this name; nothing if one does.
-pub fn silence(name: &str) -> Option<ClientError> {
-    Client::control(name).connect().err()
+/// Whether a daemon of this name holds its vault: it starts, runs, or ends.
+pub fn is_starting(name: &str) -> bool {
+    is_locked(&paths::vault_dir(name))
+}
+
+fn is_locked(directory: &Path) -> bool {
+    // One who may not look knows nothing. A shared lock for this moment holds up no daemon: it tries again.
+    let Ok(vault) = File::open(directory) else { return false };
+    matches!(vault.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+/// Why no daemon answers under this name within so long, or the longer time that one needs that shows that it
+/// starts; nothing if one does.
+pub fn silence(name: &str, grace: Duration) -> Option<ClientError> {
+    Client { grace, ..Client::control(name) }.connect().err()
 }
 
 /// Asks as root, and returns where the answer comes.
@@ -215,4 +266,28 @@ pub fn instance_of(pid: i32) -> Option<String> {
 fn instances() -> impl Iterator<Item = String> {
     let all = std::fs::read_dir(paths::RUNTIME).into_iter().flatten().flatten();
     all.filter_map(|entry| entry.file_name().into_string().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vault_tells_of_a_daemon_that_starts() {
+        let directory = tempfile::tempdir().expect("a directory");
+        assert!(!is_locked(&directory.path().join("missing")));
+        assert!(!is_locked(directory.path()));
+        let daemon = File::open(directory.path()).expect("its lock");
+        daemon.try_lock().expect("free");
+        assert!(is_locked(directory.path()));
+        drop(daemon);
+        assert!(!is_locked(directory.path()));
+    }
+
+    #[test]
+    fn who_asks_a_daemon_that_does_not_run_is_told_in_words() {
+        let error = silence("no-such-instance", Duration::ZERO).expect("none runs").to_string();
+        assert!(error.contains("no daemon answers at") && !error.contains("os error"), "{error}");
+        assert!(error.contains("`culvert run`"), "{error}");
+    }
 }

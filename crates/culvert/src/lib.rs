@@ -10,6 +10,7 @@
 //! | `protocol` | names of IP protocols |
 //! | `files` | files that are root's alone, and whose they have to be |
 //! | `pcapng` | the format of captures |
+//! | `rule_text` | routing rules in iproute2's words |
 //! | `paths` | where an instance keeps its sockets and its state |
 //! | `table` | tables for people |
 #![forbid(unsafe_code)]
@@ -24,6 +25,7 @@ mod paths;
 mod pcapng;
 mod protocol;
 mod report;
+mod rule_text;
 mod table;
 mod users;
 
@@ -141,7 +143,7 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         Command::Guard(GuardCommand::Apply(args)) => {
             done(guard::apply(&Config::load(&args.config)?)?, json)
         }
-        Command::Guard(GuardCommand::Clear) => done(guard::clear(name)?, json),
+        Command::Guard(GuardCommand::Clear(args)) => done(guard::clear(name, args.yes)?, json),
         Command::Doctor(args) => return doctor::run(name, json, args),
         Command::Docs { directory } => {
             docs::write(directory)?;

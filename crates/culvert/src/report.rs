@@ -106,6 +106,21 @@ pub struct NotAllowed {
     pub not_allowed: String,
 }
 
+/// Whether there are tunnels, and if not, why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelState {
+    /// Pairs of ends that have an SA to send by, each once for its reqid, `if_id` and mark.
+    pub up: usize,
+    /// Whether an IKE daemon is connected that would negotiate SAs; beside a kernel that is not known, and true.
+    pub has_ike: bool,
+    /// Why there is none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub why: Option<String>,
+    /// What would bring one up.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub next: Option<String>,
+}
+
 /// `culvert status`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
@@ -120,6 +135,9 @@ pub struct Status {
     /// The crypto engines in order of preference, each with version, code path and how many suites it
     /// serves.
     pub engine: String,
+    /// Tunnels.
+    #[serde(default)]
+    pub tunnels: TunnelState,
     /// SAs installed.
     pub sas: usize,
     /// Policies installed.

@@ -555,3 +555,26 @@ proptest! {
         invariants(&lab);
     }
 }
+
+/// An SPI that is given back without an SA says that a peer has answered IKE, and was refused or has refused.
+#[test]
+fn reservations_tell_of_negotiations() {
+    let mut lab = Lab::new();
+    let peer = sa_info(0).src.ip(2);
+    assert_eq!((lab.db.oldest_reservation(), lab.db.given_back().count), (None, 0));
+    lab.ok(&alloc_spi(5, 5).finish());
+    assert_eq!(lab.db.oldest_reservation().map(|(peer, _)| peer), peer);
+    // The SA has come: its deletion later is none of a negotiation.
+    lab.ok(&gcm_sa(kind::UPDSA, &sa_info(5)).finish());
+    assert_eq!(lab.db.oldest_reservation(), None);
+    lab.ok(&request(kind::DELSA, &sa_id(5)).finish());
+    assert_eq!(lab.db.given_back().count, 0);
+    lab.ok(&alloc_spi(6, 6).finish());
+    lab.ok(&request(kind::DELSA, &sa_id(6)).finish());
+    let given_back = lab.db.given_back();
+    assert_eq!((given_back.count, given_back.peer, lab.db.oldest_reservation()), (1, peer, None));
+    // One that nobody answers runs out.
+    lab.ok(&alloc_spi(7, 7).finish());
+    lab.pass(165);
+    assert_eq!((lab.db.given_back().count, lab.db.oldest_reservation()), (1, None));
+}

@@ -131,7 +131,7 @@ def test_it_outlives_the_last_policy_and_an_end_in_order(network):
     gwa.swan.stop()
     assert gwa.daemon.stop() == 0
     assert_nothing_in_clear(net)
-    gwa.host.run(culvert_binary(), "--name", gwa.daemon.name, "guard", "clear")
+    gwa.host.run(culvert_binary(), "--name", gwa.daemon.name, "guard", "clear", "--yes")
     assert all(answered(net).values())
 
 

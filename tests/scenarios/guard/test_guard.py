@@ -68,7 +68,7 @@ def test_from_boot_to_the_end(network):
     cleared = net.gwa.host.run(culvert_binary(), "--name", "nobody", "guard", "clear", check=False)
     assert cleared.returncode == 1 and net.gwa.daemon.name in cleared.stderr, cleared
     for gateway in net.gateways():
-        gateway.host.run(culvert_binary(), "--name", gateway.daemon.name, "guard", "clear")
+        gateway.host.run(culvert_binary(), "--name", gateway.daemon.name, "guard", "clear", "--yes")
     assert_ping(net.client, t.SERVER4)
 
 

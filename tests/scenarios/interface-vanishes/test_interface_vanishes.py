@@ -52,3 +52,28 @@ def test_wan_side(network, lab, how):
         lambda: ping(net.client, t.SERVER4, count=1)["received"] == 1,
     )
     assert_only_protected(wire.stop())
+
+
+def test_a_link_that_is_down_for_a_moment(network):
+    """The port's counters go on, and one of AF_XDP is not opened anew: no packet waits for that."""
+    net = network().up()
+    gateway = net.gwa
+    assert_ping(net.client, t.SERVER4, count=20)
+
+    def port():
+        return next(p for p in gateway.daemon.json("port") if p["interface"] == "lan")
+
+    before = port()
+    assert before["rx_packets"] >= 20 and before["state"] == "up", before
+    gateway.host.ip("link", "set", "dev", "lan", "down")
+    down = wait_for("the port to be down", lambda: port()["state"].startswith("down") and port())
+    assert down["rx_packets"] >= before["rx_packets"], (before, down)
+    status = gateway.daemon.json("status")
+    assert status["ports_up"] == status["ports"] - 1, status
+    gateway.host.ip("link", "set", "dev", "lan", "up")
+    wait_for("traffic to pass again", lambda: ping(net.client, t.SERVER4, count=1)["received"] == 1)
+    assert_ping(net.client, t.SERVER4, count=20)
+    after = port()
+    assert after["state"] == "up" and after["rx_packets"] >= before["rx_packets"] + 20, (before, after)
+    if after["kind"] == "af-xdp":
+        assert "port closed" not in gateway.daemon.log()

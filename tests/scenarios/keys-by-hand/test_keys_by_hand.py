@@ -36,7 +36,7 @@ def install(gateway, side, algorithms):
 def reboot(gateway, side, algorithms):
     """The machine begins anew: /run is empty, and the same script sets the same keys."""
     gateway.daemon.stop()
-    gateway.daemon.culvert("guard", "clear")
+    gateway.daemon.culvert("guard", "clear", "--yes")
     shutil.rmtree(f"/run/culvert/{gateway.daemon.name}", ignore_errors=True)
     gateway.daemon.start()
     install(gateway, side, algorithms)

@@ -20,14 +20,14 @@ mod machine;
 mod mend;
 mod nat;
 mod network;
-mod orphans;
+pub mod orphans;
+mod others;
 mod paths;
 mod policies;
 mod ports;
-mod processes;
+pub mod processes;
 #[cfg(test)]
 mod rows;
-mod rule;
 mod segments;
 mod taken;
 mod unprivileged;
@@ -40,6 +40,7 @@ use std::process::ExitCode;
 use self::facts::Facts;
 use self::finding::{Finding, Outcome};
 use self::fix::How;
+pub use self::fix::confirm;
 use crate::cli::DoctorArgs;
 
 /// Looks, judges, and says what to do, or does it; the status is a failure if there are problems, or if
@@ -82,6 +83,7 @@ fn examine(facts: &Facts) -> Vec<Finding> {
         network::check,
         nat::check,
         orphans::check,
+        others::check,
         instance::check,
         apparmor::check,
         paths::check,

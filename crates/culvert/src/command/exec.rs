@@ -5,10 +5,12 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use thiserror::Error;
 
 use crate::cli::ExecArgs;
+use crate::command::doctor::processes::{IKE_DAEMONS, IkeProcess, ike_processes};
 use crate::{client, paths};
 
 /// The preload library's file name.
@@ -48,6 +50,9 @@ pub enum ExecError {
 /// As the preload library waits for the daemon at each request, unless told otherwise.
 const WAIT: &str = "30 s (CULVERT_XFRM_WAIT) at each request";
 
+/// How long a daemon may take that was started just before, until it is said that there is none.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// Replaces this process by the program. Returns only on failure.
 pub fn exec(name: &str, args: &ExecArgs) -> ExecError {
     let library = match find_library(args.preload.as_deref()) {
@@ -68,7 +73,12 @@ pub fn exec(name: &str, args: &ExecArgs) -> ExecError {
         preload.push(":");
         preload.push(others);
     }
-    if let Some(why) = client::silence(name) {
+    if is_ike_daemon(program) {
+        for other in ike_processes() {
+            eprintln!("culvert: {}", second_daemon(&other, name));
+        }
+    }
+    if let Some(why) = client::silence(name, GRACE) {
         eprintln!("culvert: {why}\n  {} waits for a daemon, up to {WAIT}", display(program));
     }
     let source = Command::new(program)
@@ -77,6 +87,26 @@ pub fn exec(name: &str, args: &ExecArgs) -> ExecError {
         .env("CULVERT_XFRM_SOCKET", paths::xfrm_socket(name))
         .exec();
     ExecError::Start { program: display(program), source }
+}
+
+fn is_ike_daemon(program: &OsString) -> bool {
+    let file = Path::new(program).file_name().and_then(|name| name.to_str());
+    file.is_some_and(|name| IKE_DAEMONS.contains(&name))
+}
+
+/// What is told where an IKE daemon runs already: two of them share UDP 500 and the control socket, and either may
+/// get what is for the other.
+fn second_daemon(other: &IkeProcess, name: &str) -> String {
+    let led = match &other.socket {
+        None => "past culvert",
+        Some(socket) if *socket == paths::xfrm_socket(name) => "with this culvert",
+        Some(_) => "with another culvert",
+    };
+    format!(
+        "{other} runs in this network namespace already, {led}: two IKE daemons take each other's messages\n  \
+         {} first",
+        other.stopped_by()
+    )
 }
 
 fn display(program: &OsString) -> String {
@@ -102,4 +132,29 @@ pub fn find_library(named: Option<&Path>) -> Result<PathBuf, ExecError> {
     found.ok_or_else(|| ExecError::NoLibrary {
         searched: candidates.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_ike_daemon_is_named_with_what_ends_the_first() {
+        let unit = Some("strongswan.service".to_owned());
+        let other = IkeProcess { name: "charon-systemd".into(), pid: 812, socket: None, unit };
+        let text = second_daemon(&other, "default");
+        assert!(text.starts_with("charon-systemd (process 812, strongswan.service) runs in this"));
+        assert!(text.contains("past culvert") && text.ends_with("systemctl stop strongswan first"));
+        let socket = Some(paths::xfrm_socket("default"));
+        let text = second_daemon(&IkeProcess { socket, unit: None, ..other }, "default");
+        assert!(text.contains("with this culvert") && text.ends_with("kill 812 first"), "{text}");
+    }
+
+    #[test]
+    fn only_ike_daemons_are_alone() {
+        assert!(
+            is_ike_daemon(&"/usr/sbin/charon-systemd".into()) && is_ike_daemon(&"pluto".into())
+        );
+        assert!(!is_ike_daemon(&"ip".into()) && !is_ike_daemon(&"/".into()));
+    }
 }

@@ -1,11 +1,15 @@
 //! `culvert guard`: the guard without a daemon.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::fs::{self, File, TryLockError};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, IsTerminal};
 
 use guard::{Barrier, Effect, Guard, GuardError};
+use vault::Vault;
+use xfrm::RecordKey;
 
+use super::doctor::{confirm, orphans};
 use crate::config::{Config, TunConfig, valid_name};
 use crate::files;
 use crate::paths;
@@ -125,11 +129,56 @@ pub fn apply(config: &Config) -> Result<String, Box<dyn Error>> {
     Ok(format!("{} barriers stand", guard.standing().len()))
 }
 
-/// Removes the barriers and the saved state of an instance that no longer runs.
+/// What a daemon has saved for its next start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Saved {
+    sas: usize,
+    policies: usize,
+}
+
+impl Saved {
+    /// By the journal's records, of which a later one takes the place of an earlier one with its key.
+    fn in_journal(journal: &[u8]) -> Option<Saved> {
+        let replay = vault::read_journal(journal).ok()?;
+        let records = replay.frames.iter().map(|(_, frame)| (frame.key, frame.value.is_some()));
+        let last: HashMap<&[u8], bool> = records.collect();
+        let is = |sa| {
+            let keys = last.iter().filter(|(_, is_there)| **is_there);
+            keys.filter(|(key, _)| RecordKey::is_sa(key) == Some(sa)).count()
+        };
+        Some(Saved { sas: is(true), policies: is(false) })
+    }
+
+    /// What would be lost, in words; nothing where nothing is saved.
+    fn loss(self, name: &str) -> Option<String> {
+        let Saved { sas, policies } = self;
+        (sas + policies > 0).then(|| {
+            format!(
+                "{sas} SAs and {policies} policies of instance {name:?} are saved: `culvert run` would take them up, and \
+                 their tunnels would go on. Forgotten, the IKE daemon has to negotiate anew, and until then what they \
+                 protect can leave in clear"
+            )
+        })
+    }
+}
+
+/// What an instance has saved, in words; none if that is nothing.
+fn loss(name: &str) -> Option<String> {
+    let [journal, ..] = Vault::files(&paths::vault_dir(name));
+    let bytes = fs::read(journal).ok()?;
+    match Saved::in_journal(&bytes) {
+        Some(saved) => saved.loss(name),
+        None => Some(format!("what instance {name:?} has saved cannot be read: it may have SAs")),
+    }
+}
+
+/// Removes the barriers, the saved state and the routing rules of an instance that no longer runs. `yes`: SAs are
+/// forgotten without a question.
 ///
 /// # Errors
-/// There is nothing of such an instance: most likely another one is meant.
-pub fn clear(name: &str) -> Result<String, Box<dyn Error>> {
+/// There is nothing of such an instance: most likely another one is meant. Or something is saved, and nobody agrees
+/// that it is forgotten.
+pub fn clear(name: &str, yes: bool) -> Result<String, Box<dyn Error>> {
     if !paths::runtime_dir(name).exists() {
         let others = others(name);
         return Err(match others.is_empty() {
@@ -141,7 +190,13 @@ pub fn clear(name: &str) -> Result<String, Box<dyn Error>> {
         });
     }
     let _alone = alone(name)?;
-    let mut guard = open(name, &TunConfig::default().interface)?;
+    if let Some(loss) = loss(name).filter(|_| !yes) {
+        agreed(&loss, io::stdin().is_terminal(), confirm)?;
+    }
+    let interface = fs::read_to_string(paths::interface_file(name)).ok();
+    let tun = TunConfig::default();
+    let interface = interface.map_or(tun.interface, |name| name.trim().to_owned());
+    let mut guard = open(name, &interface)?;
     let count = guard.standing().len();
     guard.clear()?;
     drop(guard);
@@ -150,7 +205,25 @@ pub fn clear(name: &str) -> Result<String, Box<dyn Error>> {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
-    Ok(format!("{count} barriers taken down; saved SAs and policies of {name} forgotten"))
+    let rules = orphans::remove();
+    let rules = match rules {
+        0 => String::new(),
+        n => format!("; {n} routing rules of a daemon that was killed removed"),
+    };
+    Ok(format!("{count} barriers taken down; saved SAs and policies of {name} forgotten{rules}"))
+}
+
+/// Asks whether something may be lost.
+fn agreed(
+    loss: &str,
+    is_terminal: bool,
+    ask: impl FnOnce() -> io::Result<bool>,
+) -> Result<(), Box<dyn Error>> {
+    if !is_terminal {
+        return Err(format!("{loss}\n  nothing was done; --yes forgets them").into());
+    }
+    eprintln!("culvert: {loss}");
+    if ask()? { Ok(()) } else { Err("nothing was done".into()) }
 }
 
 #[cfg(test)]
@@ -169,8 +242,37 @@ mod tests {
     }
 
     #[test]
+    fn saved_sas_are_forgotten_only_if_somebody_agrees() {
+        let loss = Saved { sas: 2, policies: 6 }.loss("gwa").expect("a loss");
+        assert!(loss.starts_with("2 SAs and 6 policies of instance \"gwa\" are saved"), "{loss}");
+        let never = || unreachable!("asked without a terminal");
+        let error = agreed(&loss, false, never).expect_err("refused").to_string();
+        assert!(error.contains("2 SAs") && error.ends_with("--yes forgets them"), "{error}");
+        assert!(agreed(&loss, true, || Ok(true)).is_ok());
+        assert!(agreed(&loss, true, || Ok(false)).is_err());
+        assert_eq!(Saved::default().loss("gwa"), None);
+    }
+
+    #[test]
+    fn what_is_saved_is_counted_by_the_journal() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("vault");
+        let (mut vault, _) = Vault::open(&path).expect("a vault");
+        let policy = RecordKey::Policy(17).to_bytes();
+        vault.put(&policy, b"one").expect("put");
+        vault.put(&policy, b"two").expect("put");
+        vault.put(&RecordKey::Policy(25).to_bytes(), b"x").expect("put");
+        vault.put(&RecordKey::Defaults.to_bytes(), b"x").expect("put");
+        vault.remove(&RecordKey::Policy(25).to_bytes()).expect("remove");
+        let [journal, ..] = Vault::files(&path);
+        let saved = Saved::in_journal(&fs::read(journal).expect("a journal"));
+        assert_eq!(saved, Some(Saved { sas: 0, policies: 1 }));
+        assert_eq!(Saved::in_journal(b"something else"), None);
+    }
+
+    #[test]
     fn nothing_is_cleared_of_an_instance_that_has_nothing() {
-        let error = clear("no-such-instance").expect_err("nothing is there").to_string();
+        let error = clear("no-such-instance", true).expect_err("nothing is there").to_string();
         assert!(error.contains("\"no-such-instance\""), "{error}");
         assert!(!paths::runtime_dir("no-such-instance").exists());
     }

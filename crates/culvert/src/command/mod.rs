@@ -21,5 +21,6 @@ pub mod reload;
 pub mod show;
 pub mod top;
 pub mod trace;
+pub mod tunnels;
 pub mod web;
 pub mod why;

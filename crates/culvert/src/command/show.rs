@@ -6,12 +6,13 @@ use std::error::Error;
 use outcome::DropReason;
 use serde::de::DeserializeOwned;
 
+use super::tunnels;
 use crate::client::{ClientError, ask, ask_json};
 use crate::command::events::time_text;
 use crate::report::{
-    Configuration, Drops, Policy, Port, Queue, Request, Routes, Sa, Stats, Status, Worker,
+    Configuration, Drops, Policy, Port, Queue, Request, Routes, Sa, Stats, Status, TunnelState, Worker,
 };
-use crate::table::{brief, si, span, table};
+use crate::table::{brief, si, span, table, table_within, terminal_width};
 
 /// Asks, and prints the answer: as JSON, or as the text that `render` makes of it.
 fn show<T: DeserializeOwned>(
@@ -25,12 +26,18 @@ fn show<T: DeserializeOwned>(
 
 /// `culvert status`.
 pub fn status(name: &str, json: bool, verbose: bool) -> Result<String, ClientError> {
-    show(name, json, Request::Status, |s: Status| status_text(s, verbose))
+    let mut status: Status = ask(name, Request::Status)?;
+    tunnels::look_beside(&mut status);
+    match json {
+        true => Ok(serde_json::to_string(&status)?),
+        false => Ok(status_text(status, verbose)),
+    }
 }
 
 /// What is asked for every day; `verbose` for the rest, too.
 fn status_text(s: Status, verbose: bool) -> String {
     let mut rows = vec![("instance", format!("{}, up {}", s.name, span(s.uptime_s)))];
+    rows.extend(["tunnels", ""].into_iter().zip(tunnels::lines(&s.tunnels)));
     rows.extend(configuration_text(&s.configuration).map(|text| ("config", text)));
     rows.extend([
         (
@@ -133,7 +140,7 @@ pub fn sa(
     }
     Ok(show(name, json, Request::Sa { show_keys, spi }, |sas: Vec<Sa>| {
         if sas.is_empty() {
-            return "no SAs; has the IKE daemon been started through `culvert exec`?".into();
+            return no_sas(name);
         }
         let keys: Vec<String> = sas
             .iter()
@@ -156,10 +163,11 @@ pub fn sa(
             flags.extend(sa.encap.map(|(s, d)| format!("udp {s}-{d}")));
             flags.extend(sa.esn.then(|| "esn".to_owned()));
             flags.extend(sa.mark.map(|m| format!("mark {m}")));
-            flags.extend((sa.if_id != 0).then(|| format!("if_id {}", sa.if_id)));
+            flags.extend((sa.if_id != 0).then(|| format!("if_id {:#x}", sa.if_id)));
             flags.extend(sa.cpu.map(|cpu| format!("cpu {cpu}")));
             vec![
                 sa.spi,
+                sa.direction.unwrap_or_else(|| "-".into()),
                 sa.src,
                 sa.dst,
                 flags.join(","),
@@ -182,10 +190,13 @@ pub fn sa(
             ]
         });
         let head = [
-            "SPI", "SRC", "DST", "MODE", "SUITE", "ENGINE", ">REQID", "STATE", ">PACKETS",
+            "SPI", "DIR", "SRC", "DST", "MODE", "SUITE", "ENGINE", ">REQID", "STATE", ">PACKETS",
             ">BYTES", ">SEQ", ">LATE", ">DUP", ">ICV", ">MTU", ">AGE", ">IDLE",
         ];
-        let mut text = table(&head, rows);
+        let spare = [
+            "ENGINE", "SEQ", "REQID", "LATE", "DUP", "ICV", "BYTES", "SUITE", "MTU", "AGE", "MODE",
+        ];
+        let mut text = table_within(terminal_width(), &head, rows, &spare, "culvert sa | cat");
         if !left.is_empty() {
             text.push_str("\n\nin the kernel, because:\n");
             text.push_str(&left.join("\n"));
@@ -200,6 +211,15 @@ pub fn sa(
         }
         text
     })?)
+}
+
+/// What is told where there are no SAs.
+fn no_sas(name: &str) -> String {
+    let mut status: Status = ask(name, Request::Status).unwrap_or_default();
+    tunnels::look_beside(&mut status);
+    let TunnelState { why, next, .. } = status.tunnels;
+    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+    std::iter::once(format!("no SAs{why}")).chain(next).collect::<Vec<_>>().join("\n  ")
 }
 
 /// What an SA of IP-TFS mode has packed, as far as it has.
@@ -229,16 +249,18 @@ pub fn policy(name: &str, json: bool) -> Result<String, ClientError> {
         let has_dev = policies.iter().any(|p| p.dev.is_some());
         let has_mark = policies.iter().any(|p| p.mark.is_some() || p.if_id != 0);
         let left = policies.iter().filter_map(|p| {
-            Some(format!("{} {} > {}: {}", p.direction, p.src, p.dst, p.why.as_ref()?))
+            let why = p.why.as_ref()?;
+            Some(format!("policy {} ({} {} > {}): {why}", p.index, p.direction, p.src, p.dst))
         });
         let left: Vec<String> = left.collect();
-        let mut head = vec!["DIR", ">PRIO", "SRC", "DST", "PROTO"];
+        let mut head = vec![">INDEX", "DIR", ">PRIO", "SRC", "DST", "PROTO"];
         head.extend(has_dev.then_some("DEV"));
         head.extend(has_mark.then_some("MARK"));
         head.extend(["ACTION", "TEMPLATE", ">PACKETS", ">BYTES", ">IDLE"]);
         let rows = policies.into_iter().map(|p| {
             let action = p.action_text();
-            let mut row = vec![p.direction, p.priority.to_string(), p.src, p.dst, p.protocol];
+            let (index, priority) = (p.index.to_string(), p.priority.to_string());
+            let mut row = vec![index, p.direction, priority, p.src, p.dst, p.protocol];
             let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".into());
             row.extend(has_dev.then(|| or_none(p.dev)));
             let if_id = (p.if_id != 0).then(|| format!("if_id {:#x}", p.if_id));
@@ -248,7 +270,8 @@ pub fn policy(name: &str, json: bool) -> Result<String, ClientError> {
             row.push(p.idle_s.map_or("never".into(), span));
             row
         });
-        let mut text = table(&head, rows);
+        let spare = ["BYTES", "PROTO", "PRIO", "IDLE"];
+        let mut text = table_within(terminal_width(), &head, rows, &spare, "culvert policy | cat");
         if !left.is_empty() {
             text.push_str("\n\nleft to the kernel, because:\n");
             text.push_str(&left.join("\n"));
@@ -284,7 +307,7 @@ fn blocked_text(kernel: &BTreeMap<String, u64>) -> Option<String> {
     let sum: u64 = kernel.values().sum();
     let counts = kernel.iter().filter(|(_, count)| **count > 0);
     let counts: Vec<String> = counts.map(|(name, count)| format!("{name} {count}")).collect();
-    (sum > 0).then(|| format!("has blocked {sum} packets ({})", counts.join(", ")))
+    (sum > 0).then(|| format!("has blocked {sum} packets since boot ({})", counts.join(", ")))
 }
 
 /// Workers in one line: `2 (core 0, core 2 with crypto threads on 3, 4)`.
@@ -308,11 +331,12 @@ fn workers_text(workers: &[Worker]) -> String {
 pub fn port(name: &str, json: bool, by_queue: bool) -> Result<String, ClientError> {
     show(name, json, Request::Port, |ports: Vec<Port>| match by_queue {
         true => queues_text(ports),
-        false => ports_text(ports),
+        false => ports_text(ports, terminal_width()),
     })
 }
 
-fn ports_text(ports: Vec<Port>) -> String {
+/// A line for each port; what is long is told below, so that the table stays narrow.
+fn ports_text(ports: Vec<Port>, width: Option<usize>) -> String {
     let mut chosen: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for port in &ports {
         if let Some(why) = &port.chosen {
@@ -322,12 +346,13 @@ fn ports_text(ports: Vec<Port>) -> String {
     }
     let chosen: String =
         chosen.iter().map(|(how, of)| format!("\n{} by {how}", of.join(", "))).collect();
+    let details: Vec<String> = ports.iter().flat_map(port_details).collect();
     let rows = ports.into_iter().map(|p| {
         vec![
             p.interface,
             p.kind,
-            p.state,
-            p.mode,
+            shortened(&p.state, port_word(&p.state)),
+            shortened(&p.mode, p.mode.split([',', ' ']).next().unwrap_or("-")),
             p.queues.to_string(),
             p.mtu.to_string(),
             p.mac,
@@ -337,11 +362,36 @@ fn ports_text(ports: Vec<Port>) -> String {
         ]
     });
     let head = ["PORT", "KIND", "STATE", "MODE", ">QUEUES", ">MTU", "MAC", ">RX", ">TX", ">PASSED"];
-    let rows = table(&head, rows);
-    match chosen.is_empty() {
-        true => rows,
-        false => format!("{rows}\n{chosen}"),
+    let spare = ["MAC", "QUEUES", "MTU", "MODE", "KIND"];
+    let mut text = table_within(width, &head, rows, &spare, "culvert port | cat");
+    if !chosen.is_empty() {
+        text.push_str(&format!("\n{chosen}"));
     }
+    if !details.is_empty() {
+        text.push_str(&format!("\n\n{}", details.join("\n")));
+    }
+    text
+}
+
+/// The longest text in a column of the ports' table.
+const PORT_CELL: usize = 20;
+
+/// A text, or a word for it where it is long.
+fn shortened(text: &str, word: &str) -> String {
+    if text.chars().count() > PORT_CELL { word.into() } else { text.into() }
+}
+
+/// A state in a word.
+fn port_word(state: &str) -> &str {
+    const WORDS: [&str; 3] = ["up", "down", "missing"];
+    let first = state.split([',', ':', ' ']).next().unwrap_or_default();
+    if WORDS.contains(&first) { first } else { "not open" }
+}
+
+/// What the table has no room for.
+fn port_details(port: &Port) -> impl Iterator<Item = String> {
+    let long = [&port.state, &port.mode].into_iter().filter(|s| s.chars().count() > PORT_CELL);
+    long.map(|text| format!("{}: {text}", port.interface)).collect::<Vec<_>>().into_iter()
 }
 
 fn queues_text(ports: Vec<Port>) -> String {
@@ -525,12 +575,14 @@ mod tests {
         kernel.extend([("XfrmInPolBlock".into(), 3), ("XfrmOutPolBlock".into(), 4)]);
         let text = drops_text(Vec::new(), &kernel);
         let last = text.lines().last();
-        let said =
-            "the guard in the kernel has blocked 7 packets (XfrmInPolBlock 3, XfrmOutPolBlock 4)";
+        let said = "the guard in the kernel has blocked 7 packets since boot (XfrmInPolBlock 3, XfrmOutPolBlock 4)";
         assert_eq!(last, Some(said));
         let status = Status { guard_policies: 3, guard_blocked: kernel, ..Status::default() };
         let text = status_text(status, true);
-        assert!(text.contains("3 barriers in the kernel; it has blocked 7 packets ("), "{text}");
+        assert!(
+            text.contains("3 barriers in the kernel; it has blocked 7 packets since boot ("),
+            "{text}"
+        );
     }
 
     #[test]
@@ -541,13 +593,27 @@ mod tests {
             ports_up: 1,
             sas: 4,
             policies: 6,
+            tunnels: TunnelState { up: 1, has_ike: true, ..TunnelState::default() },
             engine: "openssl".into(),
             warnings: vec!["port wan: no such interface".into()],
             ..Status::default()
         };
-        let short = "instance   gwa, up 0s\nports      1 of 2 up\nSAs        4\npolicies   6\n\
+        let short = "instance   gwa, up 0s\ntunnels    1 up\nports      1 of 2 up\nSAs        4\npolicies   6\n\
                      warning    port wan: no such interface";
         assert_eq!(status_text(status(), false), short);
+        let why = Some("no IKE daemon is connected".into());
+        let next = Some("culvert exec -- charon-systemd".into());
+        let without =
+            Status { tunnels: TunnelState { why, next, ..TunnelState::default() }, ..status() };
+        let first: Vec<String> =
+            status_text(without, false).lines().take(3).map(Into::into).collect();
+        assert_eq!(
+            first[1..],
+            [
+                "tunnels    none: no IKE daemon is connected",
+                "           culvert exec -- charon-systemd"
+            ]
+        );
         let long = status_text(status(), true);
         assert!(short.lines().all(|line| long.lines().any(|other| other == line)), "{long}");
         assert!(long.contains("engine     openssl\n") && long.contains("\nmemory "), "{long}");
@@ -587,6 +653,46 @@ mod tests {
         assert_eq!(p50(1).as_deref(), Some("200ms (1 sample)"));
         assert_eq!(p50(99).as_deref(), Some("200ms (99 samples)"));
         assert_eq!(p50(100).as_deref(), Some("200ms"));
+    }
+
+    #[test]
+    fn the_ports_fit_a_terminal() {
+        let port = |interface: &str, state: &str, mode: &str| Port {
+            interface: interface.into(),
+            kind: "af-xdp".into(),
+            state: state.into(),
+            mode: mode.into(),
+            mac: "02:00:00:00:00:01".into(),
+            mtu: 1500,
+            queues: 1,
+            ..Port::default()
+        };
+        let failed = "wan has 17 queues, and 1 workers take at most 16: set port.queues, or more workers \
+                      (worker.cpus), or `ethtool -L wan combined 16`";
+        let stale = "up, but it does not take all that it should: no memory";
+        let vti = "ikey 0x2a okey 0x2a, 192.0.2.1 - 198.51.100.200";
+        let ports = || {
+            vec![
+                port("wan", failed, "-"),
+                port("lan", stale, "native, copy"),
+                port("vti42", "up", vti),
+                port("dmz", "down: taken when the interface is set up", "-"),
+            ]
+        };
+        for width in [80, 100] {
+            let text = ports_text(ports(), Some(width));
+            let (table, details) = text.split_once("\n\n").expect("details");
+            assert!(table.lines().all(|line| line.len() <= width), "{width}:\n{table}");
+            for whole in
+                [format!("wan: {failed}"), format!("lan: {stale}"), format!("vti42: {vti}")]
+            {
+                assert!(details.contains(&whole), "{whole}\n{details}");
+            }
+        }
+        let whole = ports_text(ports(), None);
+        let words = ["wan    af-xdp  not open  -", "lan    af-xdp  up        native, copy"];
+        assert!(words.iter().all(|line| whole.contains(line)), "{whole}");
+        assert!(whole.contains("dmz    af-xdp  down ") && !whole.contains("not shown"), "{whole}");
     }
 
     #[test]

@@ -239,7 +239,7 @@ impl LimitConfig {
         add("dst", self.dst.as_ref().map(prefix));
         add("dscp", self.dscp.map(|dscp| dscp.0.to_string()));
         add("mark", self.mark.map(|mark| format!("{mark:#x}")));
-        add("if_id", self.if_id.map(|id| id.to_string()));
+        add("if_id", self.if_id.map(|id| format!("{id:#x}")));
         add("reqid", self.reqid.map(|id| id.to_string()));
         add("peer", self.peer.map(|peer| peer.to_string()));
         match (words.is_empty(), self.all) {

@@ -18,12 +18,12 @@ use super::clock::wall_s;
 use super::control::Reply;
 use super::devices::device_of;
 use super::texts::{
-    direction_text, end_text, mac_text, mark_text, mode_text, selected_protocol, spi_text,
-    suite_text,
+    binding_text, direction_text, end_text, mac_text, mark_text, mode_text, selected_protocol,
+    spi_text, suite_text,
 };
 use super::{Daemon, kernel_blocks, left, lifetimes, slots, vlan_entries};
-use crate::config::{TunnelConfig, or_any};
 use crate::report::{self, Drops, Left, Outcomes, Refused, Request, Routes, Stats, Status};
+use crate::rule_text;
 
 impl Daemon {
     /// The answer to a question: JSON text, or a capture.
@@ -120,6 +120,10 @@ impl Daemon {
         warnings.extend(self.confinement.warning());
         warnings.extend(self.workers.plan().warning(self.ports.most_queues()));
         warnings.extend(self.source.warnings());
+        let tunnels = self.tunnel_state();
+        if tunnels.up > 0 {
+            warnings.extend(self.waiting_policies());
+        }
         warnings.extend(self.devices.borrow().warnings());
         let has_tunnel = |if_id| self.carries_if_id(if_id);
         warnings.extend(self.shortfalls.warnings(snapshot, has_tunnel));
@@ -166,6 +170,7 @@ impl Daemon {
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs(),
             engine: self.providers.to_string(),
+            tunnels,
             sas: databases.sa_count(),
             policies: databases.policies().len(),
             restored: self.source.restored(),
@@ -276,7 +281,7 @@ impl Daemon {
 
     /// Whether an outbound policy that protects has its SAs; none of another policy, and where SAs differ from
     /// host to host.
-    fn has_sas(&self, policy: &PolicyConfig) -> Option<bool> {
+    pub(super) fn has_sas(&self, policy: &PolicyConfig) -> Option<bool> {
         let is_asked = policy.direction == Direction::Out
             && policy.action == Action::Allow
             && policy.templates.iter().any(|template| !template.optional)
@@ -346,6 +351,7 @@ impl Daemon {
             .map(|p| report::Port {
                 chosen: p.chosen,
                 stripped_tags: p.stripped_tags,
+                queues: p.queues,
                 ..row(p.interface, p.kind, p.state, p.mode, p.passed, p.stats)
             })
             .collect();
@@ -381,7 +387,7 @@ impl Daemon {
                 None => "in another network namespace",
             };
             let if_id = Some(config.if_id).filter(|id| *id != 0);
-            let mode = if_id.map_or_else(|| vti_text(config), |id| format!("if_id {id:#x}"));
+            let mode = binding_text(config);
             let row = row(&config.interface, "tunnel", state.into(), mode, 0, vec![stats]);
             report::Port { if_id, ..row }
         }));
@@ -397,17 +403,12 @@ impl Daemon {
         let rules = [mirror::Family::V4, mirror::Family::V6]
             .into_iter()
             .flat_map(|family| snapshot.rules(family))
-            .map(|r| {
-                let not = if r.invert { "not " } else { "" };
-                let from = r.from.map_or_else(|| "all".into(), prefix);
-                let to = r.to.map(|p| format!(" to {}", prefix(p))).unwrap_or_default();
-                let iif = r.iif.as_ref().map(|i| format!(" iif {i}")).unwrap_or_default();
-                let family = match r.family {
+            .map(|rule| {
+                let family = match rule.family {
                     mirror::Family::V4 => "inet",
                     mirror::Family::V6 => "inet6",
                 };
-                let (priority, table) = (r.priority, r.table);
-                format!("{family} {priority}: {not}from {from}{to}{iif} lookup {table}")
+                format!("{family} {}: {}", rule.priority, rule_text::describe(rule))
             })
             .collect();
         let routes = snapshot
@@ -651,13 +652,6 @@ fn policy_row(
         bytes: policy.bytes(),
         idle_s: (last_use > 0).then(|| wall_s().saturating_sub(last_use)),
     }
-}
-
-/// A tunnel interface of marks, for people.
-fn vti_text(config: &TunnelConfig) -> String {
-    let TunnelConfig { ikey, okey, local, remote, .. } = config;
-    let (local, remote) = (or_any(*local), or_any(*remote));
-    format!("ikey {ikey:#x} okey {okey:#x}, {local} - {remote}")
 }
 
 /// Resident memory of this process, 0 where `/proc` does not say.

@@ -6,6 +6,7 @@
 //! It waits on all of their descriptors and publishes what changed.
 
 mod answer;
+mod asked;
 mod breaks;
 mod by_sender;
 mod capture;
@@ -58,6 +59,7 @@ mod steering;
 mod stop;
 mod texts;
 mod topology;
+mod tunnel_state;
 mod tunnels;
 mod unprivileged;
 mod vlan_entries;
@@ -91,6 +93,7 @@ use tracing::error;
 use wire::Headers;
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
+use self::asked::Asked;
 use self::by_sender::BySender;
 use self::capture::{Slots, Traces};
 use self::confinement::Confinement;
@@ -221,6 +224,8 @@ struct Daemon {
     guard_trouble: Option<String>,
     sas_followed: u64,
     event_log: EventLog,
+    /// Policies that SAs were asked for.
+    asked: Asked,
     watch: Watch,
     /// The captures, traces and counts of flows that run.
     tap_slots: Slots,
@@ -386,6 +391,7 @@ impl Daemon {
         let changes = self.source.sa_changes();
         if changes != self.sas_followed {
             self.sas_followed = changes;
+            self.forget_answered();
             self.workers.wake();
         }
     }
@@ -443,6 +449,7 @@ impl Daemon {
         let protocol = protocol::name(packet.protocol);
         let (src, dst) = (packet.src, packet.dst);
         self.event_log.add(Occurrence::Acquire { policy, src, dst, protocol });
+        self.asked.add(policy);
         self.source.acquire(policy, cpu, packet);
     }
 

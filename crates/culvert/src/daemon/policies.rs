@@ -10,6 +10,7 @@ use policy::{Action, PolicyConfig, PolicyEntry};
 use tracing::{error, info, warn};
 
 use super::inner_mtus::Seen;
+use super::texts::direction_text;
 use super::vrfs::Vrfs;
 use super::{Daemon, TICK};
 
@@ -117,7 +118,8 @@ impl Daemon {
         if self.guard.defaults() == defaults {
             return false;
         }
-        info!(blocked = ?defaults, "default actions of the policy database");
+        let blocked: Vec<String> = defaults.directions().map(direction_text).collect();
+        info!(blocked = blocked.join(","), "default actions of the policy database");
         // The barriers of policies come and go with them.
         self.guard_anew |= !self.config.guard.enabled;
         self.guard.set_defaults(defaults);

@@ -147,7 +147,7 @@ impl References {
 fn without_tunnel(if_id: u32, policies: usize) -> String {
     format!(
         "{policies} policies have if_id {if_id:#x}, and no tunnel interface has it: they match \
-         nothing; add a [[tunnel]] with if_id = {if_id} to culvert's configuration"
+         nothing; add a [[tunnel]] with if_id = {if_id:#x} to culvert's configuration"
     )
 }
 
@@ -245,7 +245,7 @@ mod tests {
         );
         assert!(templates.contains("10.1.0.0/16 to 10.3.0.0/16; "), "{templates}");
         assert!(gone.contains("5 policies name interface 77"), "{gone}");
-        assert!(alone.contains("if_id 0x2a") && alone.contains("if_id = 42"), "{alone}");
+        assert!(alone.contains("if_id 0x2a") && alone.contains("if_id = 0x2a"), "{alone}");
         assert_eq!(shortfalls.warnings(&snapshot, yes).len(), 2);
         shortfalls.tell(&snapshot, no, false);
         let told = |shortfalls: &Shortfalls| {

@@ -338,6 +338,7 @@ impl Daemon {
             shortfalls: super::shortfall::Shortfalls::default(),
             sas_followed: 0,
             event_log: EventLog::new(),
+            asked: super::asked::Asked::default(),
             watch: Watch::new(Instant::now()),
             tap_slots: Slots::default(),
             traces: Traces::default(),

@@ -3,6 +3,7 @@
 use esp::{Mode, Protocol, SaParams};
 use policy::{Direction, PortMask, Prefix, Selector};
 
+use crate::config::{TunnelConfig, or_any};
 use crate::protocol;
 
 /// An SPI.
@@ -64,6 +65,18 @@ pub fn selector_text(selector: &Selector) -> String {
     let Selector { src, src_port, dst, dst_port, protocol, .. } = selector;
     let (src, dst) = (end_text(*src, *src_port), end_text(*dst, *dst_port));
     format!("{src} > {dst}, {}", selected_protocol(*protocol))
+}
+
+/// What a tunnel interface protects: its `if_id`, or its marks and ends.
+pub fn binding_text(config: &TunnelConfig) -> String {
+    let TunnelConfig { if_id, ikey, okey, local, remote, .. } = config;
+    match if_id {
+        0 => {
+            let (local, remote) = (or_any(*local), or_any(*remote));
+            format!("ikey {ikey:#x} okey {okey:#x}, {local} - {remote}")
+        }
+        id => format!("if_id {id:#x}"),
+    }
 }
 
 /// An Ethernet address.

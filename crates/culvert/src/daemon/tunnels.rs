@@ -26,6 +26,7 @@ use tracing::{info, warn};
 use super::error::StartError;
 use super::slots;
 use super::sources::Interfaces;
+use super::texts::binding_text;
 use super::workers::Workers;
 use super::xfrm_interfaces::XfrmInterfaces;
 use crate::config::TunnelConfig;
@@ -81,7 +82,7 @@ fn open(config: &TunnelConfig) -> Result<Tun, io::TunError> {
     let name = config.interface.as_str();
     set_up(name);
     tun.bring_up()?;
-    info!(interface = name, binding = ?config.binding(), "tunnel interface");
+    info!(interface = name, protects = binding_text(config), "tunnel interface");
     Ok(tun)
 }
 

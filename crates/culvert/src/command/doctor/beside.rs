@@ -190,8 +190,9 @@ const SHOWN: usize = 4;
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::{IkeProcess, Running, healthy, healthy_daemon, sa};
+    use super::super::facts::{Running, healthy, healthy_daemon, sa};
     use super::super::finding::Outcome::{Ok as Fine, Problem, Warning};
+    use super::super::processes::IkeProcess;
     use super::super::rows::{Row, assert_rows};
     use super::*;
 
@@ -220,7 +221,7 @@ mod tests {
     }
 
     fn charon() -> IkeProcess {
-        IkeProcess { name: "charon".into(), pid: 7, socket: None }
+        IkeProcess { name: "charon".into(), pid: 7, socket: None, unit: None }
     }
 
     #[test]

@@ -115,7 +115,16 @@ fn is_agreed(
             "this is no terminal to ask at, and nothing was changed; --yes does not ask".into()
         );
     }
-    Ok(matches!(ask()?.trim().to_lowercase().as_str(), "y" | "yes"))
+    Ok(is_yes(&ask()?))
+}
+
+fn is_yes(answer: &str) -> bool {
+    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+/// Asks at the terminal.
+pub fn confirm() -> io::Result<bool> {
+    ask().map(|answer| is_yes(&answer))
 }
 
 fn ask() -> io::Result<String> {

@@ -2,6 +2,7 @@
 
 use super::facts::{Facts, Running, Standing};
 use super::finding::Finding;
+use super::processes::IkeProcess;
 use crate::paths;
 use crate::table::span;
 
@@ -41,13 +42,24 @@ fn ike(facts: &Facts) -> Vec<Finding> {
         .map(|process| {
             Finding::warning(
                 check,
-                format!("{} (process {}) runs past culvert", process.name, process.pid),
+                format!("{process} runs past culvert"),
                 "it was not started by `culvert exec`: its SAs and policies go to the kernel, and \
                  culvert carries none of its traffic",
-                format!("stop it, then: culvert exec --name {name} -- {}", process.name),
+                format!("{}, then: {}", process.stopped_by(), led(process, name)),
             )
         })
         .collect();
+    if programs.running.len() > 1 {
+        let all: Vec<String> = programs.running.iter().map(ToString::to_string).collect();
+        let rest: Vec<String> = programs.running.iter().skip(1).map(|p| p.stopped_by()).collect();
+        findings.push(Finding::problem(
+            check,
+            format!("{} IKE daemons run in this network namespace: {}", all.len(), all.join(", ")),
+            "they share UDP 500 and 4500, and strongSwan's the control socket: each gets messages of the others, \
+             and swanctl speaks to one of them",
+            format!("leave one, that of culvert exec: {}", rest.join("; ")),
+        ));
+    }
     if programs.ike.is_none() && programs.running.is_empty() {
         findings.push(Finding::warning(
             check,
@@ -79,6 +91,18 @@ fn ike(facts: &Facts) -> Vec<Finding> {
         _ => format!("{} runs with culvert{version}", served.join(", ")),
     };
     vec![Finding::ok(check, seen)]
+}
+
+/// What has an IKE daemon led to culvert.
+fn led(process: &IkeProcess, name: &str) -> String {
+    match &process.unit {
+        Some(unit) => format!(
+            "culvert exec --name {name} -- {}; or for good: the drop-in strongswan-culvert.conf for {unit} \
+             (docs: Under systemd)",
+            process.name
+        ),
+        None => format!("culvert exec --name {name} -- {}", process.name),
+    }
 }
 
 fn daemon(facts: &Facts) -> Vec<Finding> {
@@ -312,7 +336,7 @@ fn guard(facts: &Facts) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::{IkeProcess, healthy, healthy_daemon};
+    use super::super::facts::{healthy, healthy_daemon};
     use super::super::finding::Outcome;
     use super::super::rows::{Row, assert_rows};
     use super::*;
@@ -323,7 +347,7 @@ mod tests {
     }
 
     fn process(socket: Option<&str>) -> IkeProcess {
-        IkeProcess { name: "charon".into(), pid: 4711, socket: socket.map(Into::into) }
+        IkeProcess { name: "charon".into(), pid: 4711, socket: socket.map(Into::into), unit: None }
     }
 
     #[test]
@@ -362,6 +386,21 @@ mod tests {
                 "ike",
                 Fine,
                 &["charon (process 4711) runs with culvert, strongSwan 5.9.8"],
+            ),
+            (
+                |f| f.programs.running = vec![process(None), process(Some("/run/x"))],
+                "ike",
+                Problem,
+                &["2 IKE daemons", "charon (process 4711), charon", "leave one", "kill 4711"],
+            ),
+            (
+                |f| {
+                    let unit = Some("strongswan.service".into());
+                    f.programs.running = vec![IkeProcess { unit, ..process(None) }];
+                },
+                "ike",
+                Warning,
+                &["4711, strongswan.service", "systemctl stop strongswan, then: culvert exec"],
             ),
             // Another instance's is none of ours.
             (

@@ -262,6 +262,14 @@ fn configuration(facts: &Facts) -> Vec<Finding> {
     let path = configuration.path.display();
     let config = match &configuration.loaded {
         Ok(config) => config,
+        Err(reason) if !facts.machine.root && reason.contains("Permission denied") => {
+            return vec![Finding::warning(
+                check,
+                format!("not seen without root: {path}"),
+                "ports are not checked, and defaults stand for what the file may say",
+                "sudo culvert doctor",
+            )];
+        }
         Err(reason) => {
             return vec![Finding::problem(
                 check,
@@ -357,6 +365,18 @@ mod tests {
 
     fn failed(text: &str) -> Trial {
         Err(Failed { text: text.into(), not_permitted: false })
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_without_root_is_not_said_to_be_missing() {
+        let mut facts = healthy();
+        facts.configuration.loaded =
+            Err("gwa.toml: Permission denied (os error 13)\n  write one".into());
+        assert!(configuration(&facts)[0].next.as_ref().unwrap().starts_with("write it"));
+        facts.machine.root = false;
+        let told = configuration(&facts);
+        assert_eq!((told.len(), told[0].result), (1, Outcome::Warning), "{told:#?}");
+        assert!(told[0].seen.contains("not seen without root"), "{told:#?}");
     }
 
     #[test]

@@ -8,6 +8,14 @@ use super::finding::Finding;
 
 /// Nothing where Linux has no rules of NAT, and none are learnt.
 pub fn check(facts: &Facts) -> Vec<Finding> {
+    if !facts.machine.root {
+        return vec![Finding::warning(
+            "nat",
+            "not seen without root: the firewall's rules",
+            "whether Linux translates what goes through tunnels is not known",
+            "sudo culvert doctor",
+        )];
+    }
     let Some(found) = finding(facts) else { return Vec::new() };
     let refusals = facts.network.connections.iter().flat_map(refusals);
     [found].into_iter().chain(refusals).collect()
@@ -73,6 +81,16 @@ mod tests {
     use super::super::facts::healthy;
     use super::super::finding::Outcome;
     use super::*;
+
+    #[test]
+    fn without_root_no_rules_are_claimed() {
+        let mut facts = healthy();
+        facts.machine.root = false;
+        // As it is taken where they cannot be read.
+        facts.network.nat_rules = [true; 2];
+        let [told] = &check(&facts)[..] else { panic!("one finding") };
+        assert!(told.seen.starts_with("not seen without root"), "{told:?}");
+    }
 
     #[test]
     fn what_linux_refuses_is_told_with_what_mends_it() {

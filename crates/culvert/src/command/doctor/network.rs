@@ -6,10 +6,8 @@ use xfrm::shim_protocol::ROUTE_PROTOCOL;
 use super::facts::{Facts, Network};
 use super::finding::Finding;
 use super::mend::Mend;
-use super::orphans;
-use super::rule::{describe, title};
 use crate::config::TunConfig;
-use crate::daemon::is_own_rule;
+use crate::rule_text::{describe, title};
 
 /// All of them.
 pub fn check(facts: &Facts) -> Vec<Finding> {
@@ -118,7 +116,6 @@ const STRONGSWAN: u32 = 220;
 fn rules(network: &Network, tun: &TunConfig, is_beside_kernel: bool) -> Vec<Finding> {
     let check = "rules";
     let ours = tun.rule_preference;
-    let orphans = orphans::of(network, tun);
     let why = |rule: &Rule| {
         if rule.priority < ours {
             let fate = match is_beside_kernel {
@@ -143,8 +140,8 @@ fn rules(network: &Network, tun: &TunConfig, is_beside_kernel: bool) -> Vec<Find
         .iter()
         // 0 is Linux's own, for addresses of this host.
         .filter(|rule| (1..STRONGSWAN).contains(&rule.priority))
-        .filter(|rule| !is_own_rule(rule, tun) && rule.action != RuleAction::Nop)
-        .filter(|rule| !orphans.contains(rule))
+        // Another instance's are judged beside it, and those of one that is gone as orphans.
+        .filter(|rule| rule.protocol != ROUTE_PROTOCOL && rule.action != RuleAction::Nop)
         .filter(|rule| !(rule.l3mdev && is_beside_kernel))
         .map(|rule| {
             let flag = if rule.family == Family::V6 { "-6 " } else { "" };
@@ -168,7 +165,6 @@ fn rules(network: &Network, tun: &TunConfig, is_beside_kernel: bool) -> Vec<Find
 /// Routes and rules of others in culvert's table.
 fn table(network: &Network, tun: &TunConfig) -> Vec<Finding> {
     let (check, table) = ("table", tun.table);
-    let orphans = orphans::of(network, tun);
     let mut strangers: Vec<String> = network
         .table_routes
         .iter()
@@ -181,7 +177,7 @@ fn table(network: &Network, tun: &TunConfig) -> Vec<Finding> {
     let rules = network.rules.iter().filter(|r| r.action == RuleAction::Lookup && r.table == table);
     strangers.extend(
         rules
-            .filter(|r| !is_own_rule(r, tun) && !orphans.contains(r))
+            .filter(|rule| rule.protocol != ROUTE_PROTOCOL)
             .map(|r| format!("rule {}: {}", r.priority, describe(r))),
     );
     if strangers.is_empty() {
@@ -309,7 +305,7 @@ mod tests {
             action: RuleAction::Prohibit,
             ..rule(5)
         };
-        let text = "not from 10.0.0.0/8 to 10.0.0.0/9 iif lan fwmark 0x1/0xff prohibit";
+        let text = "not from 10.0.0.0/8 to 10.0.0.0/9 fwmark 0x1/0xff iif lan prohibit";
         assert_eq!(describe(&full), text);
         let mut facts = healthy();
         facts.network.rules = vec![full, Rule { action: RuleAction::Nop, ..rule(6) }];

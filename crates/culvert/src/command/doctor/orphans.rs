@@ -1,14 +1,16 @@
 //! Routing rules of a culvert that is gone: one that was killed, and whose configuration is another since, or is no more.
 
-use mirror::{Family, Rule, RuleAction};
+use std::collections::BTreeSet;
+
+use mirror::{Family, Observer, Rule, RuleAction};
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
 use super::facts::{Facts, Network};
 use super::finding::Finding;
 use super::mend::Mend;
-use super::rule::title;
 use crate::config::TunConfig;
 use crate::daemon::is_own_rule;
+use crate::rule_text::title;
 
 /// A finding for each.
 pub fn check(facts: &Facts) -> Vec<Finding> {
@@ -23,23 +25,75 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
         )
         .mended_by(mend)
     });
-    found.collect()
+    found.chain(own(facts)).collect()
+}
+
+/// Rules of this instance, whose daemon was killed: the next start takes them up.
+fn own(facts: &Facts) -> Option<Finding> {
+    let tun = facts.tun();
+    let is_seen = facts.machine.root && facts.instance.daemon.is_none();
+    let left =
+        abandoned(&facts.network.rules, &facts.network.interfaces, &facts.network.tables, |_| {
+            false
+        });
+    let left: Vec<&Rule> = left.into_iter().filter(|rule| is_own_rule(rule, &tun)).collect();
+    let (first, last) = (left.first()?.priority, left.last()?.priority);
+    is_seen.then(|| {
+        Finding::warning(
+            "rules",
+            format!(
+                "{} rules of preference {first} to {last} are left of a daemon that was killed",
+                left.len()
+            ),
+            "they do nothing without its interface, and the next start takes them up",
+            format!(
+                "culvert run; to remove them with all that it left: culvert guard clear --name {}",
+                facts.instance.name
+            ),
+        )
+    })
+}
+
+/// Removes the rules of every culvert in this network namespace that is gone, and returns how many these were. What
+/// cannot be removed stays: the next start takes it up.
+pub fn remove() -> usize {
+    let Ok(observer) = Observer::new() else { return 0 };
+    let snapshot = observer.snapshot();
+    let rules: Vec<Rule> = [Family::V4, Family::V6]
+        .into_iter()
+        .flat_map(|family| snapshot.rules(family))
+        .cloned()
+        .collect();
+    let interfaces: Vec<String> = snapshot.links().map(|link| link.name.clone()).collect();
+    let tables = snapshot.routes().map(|route| route.table).collect();
+    let left = abandoned(&rules, &interfaces, &tables, |_| false);
+    left.into_iter().filter(|rule| deletion(rule).run().is_ok()).count()
 }
 
 /// Rules with culvert's protocol that lead to the table of an interface that is gone, and those around them, in the order in
 /// which they can be deleted. Not those of this configuration, which the next start takes up.
 pub fn of<'n>(network: &'n Network, tun: &TunConfig) -> Vec<&'n Rule> {
-    let ours = |rule: &&Rule| rule.protocol == ROUTE_PROTOCOL && !is_own_rule(rule, tun);
+    let Network { rules, interfaces, tables, .. } = network;
+    abandoned(rules, interfaces, tables, |rule| is_own_rule(rule, tun))
+}
+
+fn abandoned<'n>(
+    rules: &'n [Rule],
+    interfaces: &[String],
+    tables: &BTreeSet<u32>,
+    is_kept: impl Fn(&Rule) -> bool,
+) -> Vec<&'n Rule> {
+    let ours = |rule: &&Rule| rule.protocol == ROUTE_PROTOCOL && !is_kept(rule);
     let is_gone = |rule: &&Rule| {
-        leads(rule).is_some_and(|name| !network.interfaces.iter().any(|known| known == name))
-            && !network.tables.contains(&rule.table)
+        leads(rule).is_some_and(|name| !interfaces.iter().any(|known| known == name))
+            && !tables.contains(&rule.table)
     };
-    let leading: Vec<&Rule> = network.rules.iter().filter(ours).filter(is_gone).collect();
+    let leading: Vec<&Rule> = rules.iter().filter(ours).filter(is_gone).collect();
     let mut all = leading.clone();
     for lead in leading {
         let at = lead.priority;
         // Another instance may have the same preference, and needs what is around it.
-        let is_shared = network.rules.iter().any(|rule| {
+        let is_shared = rules.iter().any(|rule| {
             rule.family == lead.family
                 && rule.priority == at
                 && rule.protocol == ROUTE_PROTOCOL
@@ -51,12 +105,12 @@ pub fn of<'n>(network: &'n Network, tun: &TunConfig) -> Vec<&'n Rule> {
             RuleAction::Nop => rule.priority == at + 1,
             // Of marks.
             RuleAction::Lookup => {
-                rule.priority == at && rule.iif.is_none() && !network.tables.contains(&rule.table)
+                rule.priority == at && rule.iif.is_none() && !tables.contains(&rule.table)
             }
             _ => false,
         };
         if !is_shared {
-            let around = network.rules.iter().filter(ours).filter(|r| r.family == lead.family);
+            let around = rules.iter().filter(ours).filter(|r| r.family == lead.family);
             for rule in around.filter(belongs) {
                 if !all.contains(&rule) {
                     all.push(rule);
@@ -135,7 +189,7 @@ mod tests {
         let mut facts = healthy();
         facts.network.rules = rules("culvert7", 207, 217);
         change(&mut facts.network);
-        check(&facts).iter().map(|f| f.fix.as_ref().unwrap().to_string()).collect()
+        check(&facts).iter().filter_map(|f| Some(f.fix.as_ref()?.to_string())).collect()
     }
 
     #[test]
@@ -152,6 +206,25 @@ mod tests {
         );
         let v6 = found(|n| n.rules.iter_mut().for_each(|rule| rule.family = Family::V6));
         assert!(v6.len() == 4 && v6.iter().all(|c| c.starts_with("ip -6 rule del ")), "{v6:?}");
+    }
+
+    #[test]
+    fn rules_of_a_daemon_that_was_killed_are_seen() {
+        let mut facts = healthy();
+        facts.network.rules = rules("culvert0", 210, 219);
+        let tun = facts.tun();
+        facts.network.rules.retain(|rule| is_own_rule(rule, &tun));
+        let told = |facts: &Facts| check(facts).into_iter().map(|f| f.seen).collect::<Vec<_>>();
+        let left = told(&facts);
+        assert!(
+            left.iter().any(|seen| seen.contains("left of a daemon that was killed")),
+            "{left:?}"
+        );
+        facts.network.interfaces.push("culvert0".into());
+        assert!(told(&facts).is_empty(), "its interface is there");
+        facts.network.interfaces.pop();
+        facts.machine.root = false;
+        assert!(told(&facts).is_empty(), "whether a daemon runs is not seen without root");
     }
 
     #[test]

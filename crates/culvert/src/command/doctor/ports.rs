@@ -87,12 +87,38 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
     }
     let is_xdp = works == Works::Xdp;
     match (&port.xdp, working) {
-        (XdpProgram::Attached(id), None) if is_xdp => findings.push(Finding::problem(
-            &check,
-            format!("an XDP program (id {id}) is attached, and it is not this instance's"),
-            "an interface takes one program: culvert cannot open the port",
-            format!("ip -d link show {name}; then stop its owner, or: ip link set {name} xdp off"),
-        )),
+        (XdpProgram::Attached(id), None) if is_xdp && !facts.machine.root => {
+            findings.push(Finding::warning(
+                &check,
+                format!(
+                    "an XDP program (id {id}) is attached; whose it is cannot be seen without root"
+                ),
+                "it may be the running daemon's own",
+                "sudo culvert doctor",
+            ));
+        }
+        (XdpProgram::Attached(id), None) if is_xdp => {
+            let other = facts.others.iter().find(|other| other.ports.iter().any(|p| p == name));
+            let (whose, next) = match other {
+                Some(other) => (
+                    format!("it is that of instance {:?}", other.name),
+                    "leave the port out of one of the two configurations".to_owned(),
+                ),
+                None => (
+                    "it is not this instance's".to_owned(),
+                    format!(
+                        "bpftool net show dev {name} and bpftool prog show id {id} name it: have its owner let go \
+                         of the interface, or leave the port out"
+                    ),
+                ),
+            };
+            findings.push(Finding::problem(
+                &check,
+                format!("an XDP program (id {id}) is attached, and {whose}"),
+                "an interface takes one program: culvert cannot open the port",
+                next,
+            ));
+        }
         (XdpProgram::Unknown(reason), None) if is_xdp => findings.push(Finding::warning(
             &check,
             format!("whether another XDP program is attached was not seen: {reason}"),
@@ -100,6 +126,14 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
             format!("apt-get install iproute2; ip -d link show {name}"),
         )),
         _ => {}
+    }
+    if port.offers_esp && facts.machine.esp_offload == Some(false) && facts.is_beside_kernel() {
+        findings.push(Finding::warning(
+            &check,
+            "the driver offers esp-hw-offload, and this kernel is without CONFIG_INET_ESP_OFFLOAD",
+            "SAs of IPv4 cannot be offloaded (\"Type doesn't support offload\"), whatever ethtool says",
+            "leave hw_offload = no in swanctl.conf, or use a kernel with CONFIG_INET_ESP_OFFLOAD=m",
+        ));
     }
     if let Some(working) = working
         && working.mode.starts_with("generic")
@@ -376,10 +410,10 @@ fn buffers(facts: &Facts, config: &Config) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::{healthy, healthy_daemon};
+    use super::super::facts::{OtherInstance, healthy, healthy_daemon};
     use super::super::rows::{Row, assert_rows};
     use super::*;
-    use crate::config::Cpus;
+    use crate::config::{Cpus, SourceChoice};
 
     fn config(facts: &mut Facts) -> &mut Config {
         facts.configuration.loaded.as_mut().unwrap()
@@ -522,7 +556,39 @@ mod tests {
                 |f| f.ports[0].xdp = XdpProgram::Attached(12),
                 "port wan",
                 Problem,
-                &["id 12", "ip link set wan xdp off"],
+                &["id 12", "bpftool net show dev wan"],
+            ),
+            (
+                |f| {
+                    f.ports[0].xdp = XdpProgram::Attached(12);
+                    f.others = vec![OtherInstance {
+                        name: "first".into(),
+                        interface: None,
+                        ports: vec!["wan".into()],
+                    }];
+                },
+                "port wan",
+                Problem,
+                &["that of instance", "first"],
+            ),
+            (
+                |f| {
+                    f.ports[0].xdp = XdpProgram::Attached(12);
+                    f.machine.root = false;
+                },
+                "port wan",
+                Warning,
+                &["cannot be seen without root", "the running daemon's own"],
+            ),
+            (
+                |f| {
+                    f.ports[0].offers_esp = true;
+                    f.machine.esp_offload = Some(false);
+                    config(f).source = SourceChoice::Kernel;
+                },
+                "port wan",
+                Warning,
+                &["esp-hw-offload", "CONFIG_INET_ESP_OFFLOAD"],
             ),
             (
                 |f| f.ports[0].xdp = XdpProgram::Unknown("no ip".into()),
@@ -534,6 +600,20 @@ mod tests {
             (|f| device(f).rx_queues = 7, "buffers", Warning, &["26624", "= 32768"]),
         ];
         assert_rows(check, rows);
+    }
+
+    /// A healthy gateway, seen by somebody who is not root: nothing that is advised does harm.
+    #[test]
+    fn without_root_nothing_is_advised_that_stops_packets() {
+        let mut facts = healthy();
+        facts.machine.root = false;
+        facts.ports.iter_mut().for_each(|port| port.xdp = XdpProgram::Attached(7));
+        for finding in super::super::examine(&facts) {
+            let next = finding.next.clone().unwrap_or_default();
+            for harm in ["xdp off", "rule del", "guard clear", "nomaster", "flush"] {
+                assert!(!next.contains(harm), "{finding:?}");
+            }
+        }
     }
 
     #[test]

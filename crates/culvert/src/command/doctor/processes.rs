@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::facts::IkeProcess;
-
 /// How long a program may take. None of those that are asked works long.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -19,6 +17,36 @@ const MORE_DIRS: [&str; 6] =
 
 /// The daemons that negotiate keys, as processes are called.
 pub const IKE_DAEMONS: [&str; 3] = ["charon-systemd", "charon", "pluto"];
+
+/// A running IKE daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IkeProcess {
+    /// The program's name.
+    pub name: String,
+    /// Process id.
+    pub pid: u32,
+    /// The socket that its XFRM netlink goes to, if it was started by `culvert exec`.
+    pub socket: Option<PathBuf>,
+    /// The unit of systemd's that it runs in, if it does in one.
+    pub unit: Option<String>,
+}
+
+impl IkeProcess {
+    /// The command that ends it.
+    pub fn stopped_by(&self) -> String {
+        match &self.unit {
+            Some(unit) => format!("systemctl stop {}", unit.trim_end_matches(".service")),
+            None => format!("kill {}", self.pid),
+        }
+    }
+}
+
+impl std::fmt::Display for IkeProcess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let unit = self.unit.as_ref().map_or_else(String::new, |unit| format!(", {unit}"));
+        write!(f, "{} (process {}{unit})", self.name, self.pid)
+    }
+}
 
 /// The program's file, in the search path or where distributions put it.
 pub fn find(name: &str) -> Option<PathBuf> {
@@ -85,7 +113,12 @@ fn wait(child: &mut Child, patience: Duration) -> std::io::Result<bool> {
 
 /// IKE daemons that run in this thread's network namespace.
 pub fn ike_processes() -> Vec<IkeProcess> {
-    let here = fs::read_link("/proc/thread-self/ns/net").ok();
+    ike_processes_beside("thread-self")
+}
+
+/// IKE daemons that run in the network namespace of a process, by its folder in `/proc`.
+pub fn ike_processes_beside(process: &str) -> Vec<IkeProcess> {
+    let here = fs::read_link(format!("/proc/{process}/ns/net")).ok();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut found: Vec<IkeProcess> = entries
         .filter_map(|entry| {
@@ -93,11 +126,12 @@ pub fn ike_processes() -> Vec<IkeProcess> {
             let directory = entry.path();
             let name = fs::read_to_string(directory.join("comm")).ok()?.trim_end().to_owned();
             let is_ike = IKE_DAEMONS.contains(&name.as_str());
-            if !is_ike || fs::read_link(directory.join("ns/net")).ok() != here {
+            if !is_ike || here.is_none() || fs::read_link(directory.join("ns/net")).ok() != here {
                 return None;
             }
             let environment = fs::read(directory.join("environ")).ok()?;
-            Some(IkeProcess { name, pid, socket: socket_of(&environment) })
+            let groups = fs::read_to_string(directory.join("cgroup")).unwrap_or_default();
+            Some(IkeProcess { name, pid, socket: socket_of(&environment), unit: unit_of(&groups) })
         })
         .collect();
     found.sort_by_key(|process| process.pid);
@@ -110,6 +144,13 @@ fn socket_of(environment: &[u8]) -> Option<PathBuf> {
         .split(|&byte| byte == 0)
         .find_map(|entry| entry.strip_prefix(b"CULVERT_XFRM_SOCKET="))?;
     Some(PathBuf::from(std::ffi::OsStr::from_bytes(value)))
+}
+
+/// The unit of systemd's in what `/proc/PID/cgroup` says: `0::/system.slice/strongswan.service`.
+fn unit_of(groups: &str) -> Option<String> {
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let name = path.rsplit('/').find(|part| part.ends_with(".service"))?;
+    Some(name.to_owned())
 }
 
 /// What `swanctl --help` says of its version: `strongSwan 5.9.8 swanctl`.
@@ -147,6 +188,14 @@ mod tests {
         assert_eq!(socket_of(environment), Some("/run/culvert/x/xfrm.sock".into()));
         assert_eq!(socket_of(b"MY_CULVERT_XFRM_SOCKET=/x\0"), None);
         assert_eq!(socket_of(b""), None);
+    }
+
+    #[test]
+    fn the_unit_comes_from_the_control_group() {
+        let unit = unit_of("0::/system.slice/strongswan.service\n");
+        assert_eq!(unit.as_deref(), Some("strongswan.service"));
+        assert_eq!(unit_of("0::/user.slice/user-0.slice/session-1.scope\n"), None);
+        assert_eq!(unit_of("12:pids:/system.slice/ssh.service\n0::/\n"), None);
     }
 
     #[test]

@@ -42,7 +42,7 @@ fn a_hierarchy_is_read() {
     )
     .unwrap();
     assert!(!limits[0].is_about_packets());
-    assert_eq!((limits[1].about(), limits[2].about()), ("dscp 46".into(), "if_id 7".into()));
+    assert_eq!((limits[1].about(), limits[2].about()), ("dscp 46".into(), "if_id 0x7".into()));
     assert_eq!(limits[2].red, Action(Treatment::Mark(8)));
 }
 

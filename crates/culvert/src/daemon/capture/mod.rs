@@ -76,7 +76,7 @@ impl Daemon {
         let policy = match asked.policy {
             Some(index) => {
                 let policy = self.source.databases().policy(index).ok_or_else(|| {
-                    format!("--policy {index}: there is no such policy; `culvert policy --json` lists them")
+                    format!("--policy {index}: there is no such policy; `culvert policy` lists them (INDEX)")
                 })?;
                 let reqids = policy.config.templates.iter().map(|template| template.reqid);
                 Some(PolicyFilter { index, reqids: reqids.filter(|reqid| *reqid != 0).collect() })

@@ -5,6 +5,7 @@
 //! them up; it is told how many.
 
 mod drop_bursts;
+mod log_line;
 mod ports;
 mod watch;
 
@@ -12,13 +13,12 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
 use policy::SaConfig;
-use tracing::{debug, info};
 
 pub use self::watch::Watch;
 use super::clock::wall_ms;
 use super::sources::SaChange;
 use super::texts::{spi_text, suite_text};
-use crate::report::{Event, Events, Gone, Occurrence, SaGone, SaIdentity};
+use crate::report::{Event, Events, Occurrence, SaGone, SaIdentity};
 
 /// Events that are remembered.
 const MOST: usize = 4096;
@@ -45,21 +45,7 @@ impl EventLog {
 
     /// Something has happened.
     pub fn add(&mut self, what: Occurrence) {
-        match &what {
-            // Its owner should have replaced or deleted it before.
-            Occurrence::SaRemoved(SaGone { why: Gone::Expired, .. })
-            | Occurrence::SaDown(SaGone { why: Gone::Expired, .. }) => info!(event = ?what),
-            // The log of the IKE daemon has these, or the source's.
-            Occurrence::SaUp(_)
-            | Occurrence::SaRekeyed(_)
-            | Occurrence::SaRemoved(_)
-            | Occurrence::SaDown(_)
-            | Occurrence::Acquire { .. }
-            // The log says more of these.
-            | Occurrence::Reloaded { .. }
-            | Occurrence::ReloadRefused { .. } => debug!(event = ?what),
-            _ => info!(event = ?what),
-        }
+        log_line::write(&what);
         if self.events.len() == MOST {
             self.events.pop_front();
         }
@@ -157,6 +143,7 @@ fn identity(config: &SaConfig) -> SaIdentity {
 mod tests {
     use super::*;
     use crate::daemon::sources::testing::{HERE, THERE, config};
+    use crate::report::Gone;
 
     fn change(spi: u32, is_added: bool) -> SaChange {
         let gone = (!is_added).then_some(Gone::Deleted);

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use io::{
-    PacketConfig, PacketSocket, Port, PortCounters, XskConfig, XskMode, XskQueue, XskRegion,
-    XskTransfer,
+    PacketConfig, PacketSocket, Port, PortCounters, PortStats, XskConfig, XskMode, XskQueue,
+    XskRegion, XskTransfer,
 };
 use mirror::{Link, Snapshot};
 use steer::device::{Device, Finding};
@@ -31,8 +31,14 @@ use crate::daemon::workers::Workers;
 pub(super) const RINGS: XskConfig =
     XskConfig { fill: 2048, ready: 2048, rx: 2048, tx: 1024, mode: io::XskMode::Auto };
 
+/// The longest MTU of a port, with buffers of 4096 bytes.
+const LONGEST_MTU: u32 = 3818;
+
 /// The state of a port that was never tried.
 const NOT_OPENED: &str = "not opened yet";
+
+/// The state of a port whose interface is down.
+pub(super) const DOWN: &str = "down: taken when the interface is set up";
 
 /// How long the first opening waits for another program to go.
 const RELEASE_WAIT: Duration = Duration::from_millis(500);
@@ -52,6 +58,15 @@ pub(super) struct Working {
     pub(super) vlan_trouble: Option<Finding>,
     /// Why it is of its kind, where the configuration leaves that open.
     pub(super) chosen: Option<String>,
+    /// The interface is down: sockets and program stay, and carry again when it is up.
+    pub(super) is_down: bool,
+}
+
+impl Working {
+    /// Whether its sockets outlast their interface being down. Packet sockets get an error, which ends them.
+    pub(super) fn outlasts_down(&self) -> bool {
+        matches!(self.transfer, Transfer::Xdp(_))
+    }
 }
 
 /// How frames come and go.
@@ -91,6 +106,8 @@ pub(super) struct Entry {
     pub(super) trouble: String,
     /// The last attempt to open it failed.
     pub(super) has_failed: bool,
+    /// What was counted until it was closed last, by queue, and what its programs had left to Linux until then.
+    before: (Vec<PortStats>, u64),
     /// Its program's tables are out of date: an update failed.
     pub(super) is_stale: bool,
     /// Lost VLAN tags were warned of.
@@ -121,10 +138,21 @@ impl Entry {
             program: None,
             trouble: NOT_OPENED.into(),
             has_failed: false,
+            before: (Vec::new(), 0),
             is_stale: false,
             is_vlan_told: false,
             vlans: BTreeSet::new(),
         }
+    }
+
+    /// Counters of each queue, and frames that were left to Linux, of all its openings.
+    pub(super) fn counted(&self) -> (Vec<PortStats>, u64) {
+        let (mut queues, mut passed) = self.before.clone();
+        if let Some(working) = &self.working {
+            add(&mut queues, working.counters.iter().map(|counters| counters.read()));
+            passed += working.steer.stats().map_or(0, |stats| stats.passed());
+        }
+        (queues, passed)
     }
 
     /// Updates the program's tables.
@@ -146,6 +174,25 @@ impl Entry {
             self.trouble = trouble;
         }
         self.is_stale = true;
+    }
+
+    /// Follows the interface of an open port, which goes down and up. True if that is news.
+    pub(super) fn follow_link(&mut self, is_up: bool) -> bool {
+        let Some(working) = &mut self.working else { return false };
+        if working.is_down != is_up {
+            return false;
+        }
+        working.is_down = !is_up;
+        match is_up {
+            true => {
+                info!(port = self.config.interface, "the interface is up again");
+                if !self.is_stale {
+                    self.trouble.clear();
+                }
+            }
+            false => info!(port = self.config.interface, "{DOWN}"),
+        }
+        true
     }
 
     /// Logs once that the interface is not there or not up.
@@ -252,8 +299,11 @@ impl Entry {
     fn try_open(&mut self, ifindex: u32, kit: &OpeningKit<'_>) -> Result<Working, String> {
         let device = Device::look(&self.config.interface).map_err(|e| e.to_string())?;
         for finding in device.findings(kit.region.umem().chunk_len(), false) {
-            if let Finding::MtuTooLargeForChunk { .. } = finding {
-                return Err(format!("{finding}; or set worker.frame_bytes = 4096"));
+            if let Finding::MtuTooLargeForChunk { mtu, .. } = finding {
+                let is_enough = kit.region.umem().chunk_len() < 4096 && mtu <= LONGEST_MTU;
+                let larger =
+                    if is_enough { ", or set worker.frame_bytes = 4096 and restart" } else { "" };
+                return Err(format!("{finding}{larger}"));
             }
         }
         self.is_stale = false;
@@ -368,6 +418,7 @@ impl Entry {
             counters,
             vlan_trouble,
             chosen: None,
+            is_down: false,
         })
     }
 
@@ -395,17 +446,30 @@ impl Entry {
             counters,
             vlan_trouble: None,
             chosen: None,
+            is_down: false,
         })
     }
 
     pub(super) fn close(&mut self, workers: &Workers, why: &str) {
         if let Some(working) = self.working.take() {
+            self.before.1 += working.steer.stats().map_or(0, |stats| stats.passed());
             // The program first: from then on frames pass to Linux, and meet the guard.
             drop(working.steer);
             // So that the same queues can be opened again.
             workers.remove_ports(working.ifindex);
+            add(&mut self.before.0, working.counters.iter().map(|counters| counters.read()));
             info!(port = self.config.interface, why, "port closed");
             self.trouble = why.into();
+        }
+    }
+}
+
+/// Adds the counters of queues, each to that of its number.
+fn add(sums: &mut Vec<PortStats>, queues: impl Iterator<Item = PortStats>) {
+    for (place, queue) in queues.enumerate() {
+        match sums.get_mut(place) {
+            Some(sum) => *sum += queue,
+            None => sums.push(queue),
         }
     }
 }
@@ -416,5 +480,22 @@ impl OpeningKit<'_> {
         RINGS
             .share(self.region.umem().chunks() as u32, self.queues_in_all)
             .map_err(|error| format!("worker.frames: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_go_on_where_they_were() {
+        let stats = |rx_packets| PortStats { rx_packets, ..PortStats::default() };
+        let packets = |sums: &[PortStats]| sums.iter().map(|s| s.rx_packets).collect::<Vec<_>>();
+        let mut sums = Vec::new();
+        add(&mut sums, [stats(3), stats(4)].into_iter());
+        // Opened again with fewer queues, and with more.
+        add(&mut sums, [stats(10)].into_iter());
+        add(&mut sums, [stats(0), stats(1), stats(7)].into_iter());
+        assert_eq!(packets(&sums), [13, 5, 7]);
     }
 }

@@ -21,7 +21,7 @@ use crate::daemon::workers::Workers;
 
 pub use programs::Programs;
 
-use entry::{Entry, OpeningKit, RINGS};
+use entry::{DOWN, Entry, OpeningKit, RINGS};
 
 /// Frames without which one queue does not work: the least in its fill ring, and as many in flight.
 pub const FRAMES_PER_QUEUE: u32 = 2 * io::MIN_READY;
@@ -87,9 +87,11 @@ pub struct PortState<'a> {
     pub chosen: Option<String>,
     /// What becomes of VLAN tags that the driver takes out; `None` if it takes none out.
     pub stripped_tags: Option<String>,
-    /// Frames that the steering program left to Linux.
+    /// Queues taken now.
+    pub queues: u32,
+    /// Frames that the steering program left to Linux, however often the port was closed meanwhile.
     pub passed: u64,
-    /// The counters of each queue.
+    /// The counters of each queue, likewise.
     pub stats: Vec<PortStats>,
 }
 
@@ -154,12 +156,20 @@ impl Ports {
             let vrf = link.and_then(|l| vrfs.of_interface(l.index));
             let below = link.and_then(|l| vlans::port_below(snapshot, l)).map(|(port, _)| port);
             let is_fit = vrf.is_none() && below.is_none();
-            let present = link.filter(|l| l.up && is_fit).map(|l| l.index);
-            if let Some(working) = &entry.working
-                && present != Some(working.ifindex)
-            {
-                entry.close(workers, "the interface went down, away, or into a VRF");
-                changed = true;
+            let fit = link.filter(|l| is_fit && !l.loopback);
+            let is_up = fit.is_some_and(|l| l.up);
+            let present = fit.filter(|l| l.up).map(|l| l.index);
+            if let Some(working) = &entry.working {
+                let is_there = fit.is_some_and(|l| l.index == working.ifindex);
+                // Queues can only be others after it was down.
+                let has_its_queues =
+                    !is_up || !working.is_down || working.queues == wanted_queues(&entry.config);
+                if is_there && has_its_queues && (is_up || working.outlasts_down()) {
+                    changed |= entry.follow_link(is_up);
+                } else {
+                    entry.close(workers, "the interface went down, away, or into a VRF");
+                    changed = true;
+                }
             }
             match (present, link) {
                 (Some(ifindex), _) if entry.working.is_none() => {
@@ -185,7 +195,11 @@ impl Ports {
                 (None, Some(_)) if let Some(vrf) = vrf => entry.wait(&format!(
                     "in the VRF {vrf}, which stays with the kernel: taken when it is in none"
                 )),
-                (None, Some(_)) => entry.wait("down: taken when the interface is set up"),
+                (None, Some(link)) if link.loopback => entry.wait(
+                    "the loopback interface: its traffic never leaves this host; name another in port.interface",
+                ),
+                (None, Some(_)) if entry.working.is_some() => {}
+                (None, Some(_)) => entry.wait(DOWN),
                 (Some(_), _) => {}
             }
             entry.look_for_vlans(snapshot);
@@ -248,7 +262,10 @@ impl Ports {
     /// Every port's interface, and why it does not work, if so.
     pub fn troubles(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.entries.iter().map(|entry| {
-            let why = entry.working.is_none().then_some(entry.trouble.as_str());
+            let why = match &entry.working {
+                None => Some(entry.trouble.as_str()),
+                Some(working) => working.is_down.then_some(DOWN),
+            };
             (entry.config.interface.as_str(), why)
         })
     }
@@ -265,13 +282,15 @@ impl Ports {
     pub fn states(&self) -> impl Iterator<Item = PortState<'_>> {
         self.entries.iter().map(|entry| {
             let interface = entry.config.interface.as_str();
+            let (stats, passed) = entry.counted();
             match &entry.working {
                 Some(working) => PortState {
                     interface,
                     kind: working.transfer.kind(),
-                    state: match entry.is_stale {
-                        true => entry.trouble.clone(),
-                        false => "up".into(),
+                    state: match (working.is_down, entry.is_stale) {
+                        (true, _) => DOWN.into(),
+                        (false, true) => entry.trouble.clone(),
+                        (false, false) => "up".into(),
                     },
                     mode: match working.attached {
                         Some(attached) => {
@@ -284,8 +303,9 @@ impl Ports {
                         StrippedTags::None => None,
                         fate => Some(fate.to_string()),
                     },
-                    passed: working.steer.stats().map_or(0, |stats| stats.passed()),
-                    stats: working.counters.iter().map(|counters| counters.read()).collect(),
+                    queues: working.queues,
+                    passed,
+                    stats,
                 },
                 None => PortState {
                     interface,
@@ -298,8 +318,9 @@ impl Ports {
                     mode: "-".into(),
                     chosen: None,
                     stripped_tags: None,
-                    passed: 0,
-                    stats: Vec::new(),
+                    queues: 0,
+                    passed,
+                    stats,
                 },
             }
         })

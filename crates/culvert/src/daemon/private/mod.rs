@@ -69,6 +69,7 @@ use self::marked::{LedMark, Marked};
 use self::own_table::{Entry, OwnTable};
 use crate::config::TunConfig;
 use crate::daemon::tunnels::Led;
+use crate::rule_text::title;
 
 pub use rules::is_ours;
 
@@ -217,7 +218,7 @@ impl Private {
         for rule in after.iter().filter(|rule| !before.contains(rule)) {
             match self.control.add_rule(rule) {
                 Err(error) if error.errno() != Some(EXISTS) => {
-                    warn!(%error, ?rule, "a rule of culvert's is missing");
+                    warn!(%error, rule = %title(rule), "a rule of culvert's is missing");
                 }
                 _ => {}
             }
@@ -289,11 +290,13 @@ impl Private {
         left.iter().for_each(|rule| self.drop_rule(rule));
         for rule in rules {
             if !snapshot.rules(rule.family).any(|r| *r == rule) {
-                let (family, preference) = (rule.family, rule.priority);
+                let name = title(&rule);
                 match self.control.add_rule(&rule) {
-                    Ok(()) => warn!(?family, preference, "a rule of culvert's was gone"),
+                    Ok(()) => {
+                        warn!(rule = %name, "a rule of culvert's was gone, and is there again")
+                    }
                     Err(error) if error.errno() == Some(EXISTS) => {}
-                    Err(error) => warn!(%error, ?family, preference, "a rule is missing"),
+                    Err(error) => warn!(%error, rule = %name, "a rule of culvert's is missing"),
                 }
             }
         }
@@ -391,7 +394,7 @@ impl Table {
                     match entry {
                         Entry::Culvert(src) => {
                             info!(
-                                prefix = %show(dst), ?src, mtu,
+                                prefix = %show(dst), src = src.map(display), mtu,
                                 "local traffic to it goes to culvert"
                             );
                         }
@@ -401,7 +404,18 @@ impl Table {
                     }
                     self.standing.insert(dst, (entry, mtu));
                 }
-                Err(error) => warn!(%error, prefix = %show(dst), "no route for local traffic"),
+                Err(error) => match entry {
+                    Entry::Culvert(Some(src)) => warn!(
+                        %error, prefix = %show(dst), %src,
+                        "Linux refuses the route by which this host's own packets come to culvert, as it does where the \
+                         source is no address of this host any more; give the address back (ip address add), or load the \
+                         connection with another one: culvert tries again"
+                    ),
+                    _ => warn!(
+                        %error, prefix = %show(dst),
+                        "Linux refuses the route by which this host's own packets come to culvert; it is tried again"
+                    ),
+                },
             }
         }
         for dst in self.wanted.take_crowded() {

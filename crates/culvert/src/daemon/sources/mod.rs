@@ -129,6 +129,11 @@ pub trait Source {
     /// Programs that are connected.
     fn client_count(&self) -> usize;
 
+    /// What is known of IKE negotiations; nothing where the kernel owns SAs.
+    fn negotiations(&self) -> Negotiations {
+        Negotiations::default()
+    }
+
     /// What an operator should know.
     fn warnings(&self) -> Vec<String>;
 
@@ -205,6 +210,17 @@ pub trait Source {
 
     /// Ends in order. No worker runs. SAs and policies that are left are kept for the next start.
     fn shut_down(self: Box<Self>);
+}
+
+/// What an IKE daemon's requests tell of its negotiations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Negotiations {
+    /// A program listens that would be asked for SAs.
+    pub has_ike: bool,
+    /// A peer has answered the first exchange of IKE, and no SA has come since: it, and how long ago.
+    pub answered: Option<(IpAddr, Duration)>,
+    /// Such a negotiation was given up: its peer, and how long ago.
+    pub given_up: Option<(IpAddr, Duration)>,
 }
 
 /// An SA that has come or gone, for people.

@@ -11,7 +11,9 @@ use wire::{Headers, protocol};
 
 use super::near_miss::near_misses;
 use crate::daemon::Daemon;
-use crate::daemon::texts::{mac_text, mode_text, selector_text, spi_text, suite_text};
+use crate::daemon::texts::{
+    direction_text, mac_text, mode_text, selector_text, spi_text, suite_text,
+};
 use crate::protocol::name;
 use crate::report::{WhyPacket, WhyStep};
 
@@ -244,7 +246,7 @@ impl Daemon {
                 (mark, 0) => format!(" with mark {mark:#x}"),
                 (mark, if_id) => format!(" with mark {mark:#x}, if_id {if_id:#x}"),
             };
-            return format!("none matches{marks}: {says}");
+            return format!("no {} policy matches{marks}: {says}", direction_text(direction));
         };
         let chosen = &policy.config;
         let misses = match says_what {

@@ -9,6 +9,7 @@ pub use self::apparmor::{AppArmor, Confinement, Denial, PROFILES_DIR};
 use mirror::{Family, Link, Route, Rule};
 use steer::device::Device;
 
+use super::processes::IkeProcess;
 use crate::config::{Config, GuardConfig, PortConfig, Problem, Sockets, SourceChoice, TunConfig};
 use crate::report::{Policy, Port, Sa, Status};
 
@@ -27,8 +28,21 @@ pub struct Facts {
     pub programs: Programs,
     /// The daemon, or what it left.
     pub instance: Instance,
+    /// Other instances whose daemons run.
+    pub others: Vec<OtherInstance>,
     /// Whether it is asked about a start without ports.
     pub is_unprivileged: bool,
+}
+
+/// Another instance whose daemon runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherInstance {
+    /// Its name.
+    pub name: String,
+    /// Its private interface.
+    pub interface: Option<String>,
+    /// Its ports.
+    pub ports: Vec<String>,
 }
 
 /// What came of trying something.
@@ -66,6 +80,8 @@ pub struct Machine {
     pub nft: Trial,
     /// ESP in the kernel.
     pub kernel_esp: KernelEsp,
+    /// Whether the kernel can offload ESP of IPv4 (`CONFIG_INET_ESP_OFFLOAD`), where its configuration can be read.
+    pub esp_offload: Option<bool>,
     /// How many SAs the kernel's own SAD holds, or why that is not known.
     pub kernel_sas: Result<u32, String>,
     /// Huge pages.
@@ -132,6 +148,8 @@ pub struct PortFacts {
     pub below: Option<String>,
     /// The VLANs on it.
     pub vlans: Vec<VlanFacts>,
+    /// Its driver offers `esp-hw-offload`.
+    pub offers_esp: bool,
 }
 
 /// A VLAN of a port.
@@ -200,17 +218,6 @@ pub struct Programs {
     pub denials: Vec<Denial>,
     /// IKE daemons that run in this network namespace.
     pub running: Vec<IkeProcess>,
-}
-
-/// A running IKE daemon.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IkeProcess {
-    /// The program's name.
-    pub name: String,
-    /// Process id.
-    pub pid: u32,
-    /// The socket that its XFRM netlink goes to, if it was started by `culvert exec`.
-    pub socket: Option<PathBuf>,
 }
 
 /// The daemon, or what it left.
@@ -335,6 +342,7 @@ pub fn healthy() -> Facts {
     let config = Config::parse(&text, std::path::Path::new("culvert.toml")).expect("valid");
     let ports = (2..).zip(&config.ports).map(|(index, config)| healthy_port(index, config));
     Facts {
+        others: Vec::new(),
         is_unprivileged: false,
         ports: ports.collect(),
         machine: Machine {
@@ -348,6 +356,7 @@ pub fn healthy() -> Facts {
             xfrm: Ok(()),
             nft: Ok(()),
             kernel_esp: KernelEsp::Absent,
+            esp_offload: None,
             kernel_sas: Ok(0),
             huge_pages: HugePages {
                 set_aside: Some((20, 20)),
@@ -430,6 +439,7 @@ fn healthy_port(index: u32, config: &PortConfig) -> PortFacts {
         xdp: XdpProgram::None,
         below: None,
         vlans: Vec::new(),
+        offers_esp: false,
     }
 }
 
@@ -463,6 +473,7 @@ pub fn healthy_daemon() -> Running {
             pid: 77,
             uptime_s: 60,
             engine: "ipsec-mb".into(),
+            tunnels: crate::report::TunnelState { up: 1, has_ike: true, ..Default::default() },
             sas: 2,
             policies: 3,
             restored: 0,

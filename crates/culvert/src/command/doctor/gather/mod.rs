@@ -24,8 +24,8 @@ use steer::{Steer, SteerConfig};
 use xfrm::KernelSad;
 
 use super::facts::{
-    Configuration, Facts, Failed, Instance, KernelEsp, Machine, Network, PortFacts, Programs,
-    Running, Standing, Trial, VlanFacts, Waited, XdpProgram,
+    Configuration, Facts, Failed, Instance, KernelEsp, Machine, Network, OtherInstance, PortFacts,
+    Programs, Running, Standing, Trial, VlanFacts, Waited, XdpProgram,
 };
 use super::{policies, processes};
 use crate::client::{self, ClientError};
@@ -33,7 +33,7 @@ use crate::command::exec;
 use crate::config::{Examined, Listed, PortConfig, TunConfig};
 use crate::daemon::{self, Situation, vlan_below};
 use crate::paths;
-use crate::report::{Drops, Policy, Request, Stats};
+use crate::report::{Drops, Policy, Port, Request, Stats};
 
 /// Looks at everything, in the calling thread's network namespace.
 pub fn facts(name: &str, path: &Path, is_unprivileged: bool) -> Facts {
@@ -49,6 +49,7 @@ pub fn facts(name: &str, path: &Path, is_unprivileged: bool) -> Facts {
     let trouble = observer.as_ref().err().map(ToString::to_string);
     let ports = configured.iter().map(|port| port_facts(port, snapshot.ok())).collect();
     Facts {
+        others: others(&instance),
         is_unprivileged,
         machine: machine(&tun.interface),
         ports,
@@ -83,6 +84,7 @@ fn machine(tun: &str) -> Machine {
         xfrm: open_socket("socket(NETLINK_XFRM)", AddressFamily::NETLINK, Some(netlink::XFRM)),
         nft: check_nft(tun),
         kernel_esp: kernel_esp(),
+        esp_offload: esp_offload(),
         kernel_sas: KernelSad::open().map(|sad| sad.count()).map_err(|e| text(&e)),
         huge_pages: huge_pages::look(),
         ipsec_mb: ipsec_mb::IpsecMbProvider::new().map(|p| describe(&p)).map_err(|e| text(&e)),
@@ -136,6 +138,26 @@ fn kernel_esp() -> KernelEsp {
     esp_in(&symbols, &fs::read_to_string(modules).unwrap_or_default())
 }
 
+/// Where the kernel's configuration is: beside it, or in it.
+fn esp_offload() -> Option<bool> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let beside = fs::read_to_string(format!("/boot/config-{}", release.trim())).ok();
+    let text = beside.or_else(|| {
+        let zgrep = processes::find("zgrep")?;
+        // One line is always there, so that no answer is told from no configuration.
+        processes::output(&zgrep, &["-E", "^CONFIG_NET=|INET_ESP_OFFLOAD", "/proc/config.gz"], "")
+            .ok()
+    })?;
+    esp_offload_in(&text)
+}
+
+/// By a kernel's configuration.
+fn esp_offload_in(text: &str) -> Option<bool> {
+    let is_config = text.lines().any(|line| line.starts_with("CONFIG_NET="));
+    let is_on = |line: &str| line.starts_with("CONFIG_INET_ESP_OFFLOAD=");
+    is_config.then(|| text.lines().any(is_on))
+}
+
 /// By the symbols of a kernel and the list of its modules.
 fn esp_in(symbols: &str, modules: &str) -> KernelEsp {
     let is_esp = |symbol: &str| symbol == "esp_init_state" || symbol == "esp6_init_state";
@@ -166,7 +188,38 @@ fn port_facts(config: &PortConfig, snapshot: Option<&Snapshot>) -> PortFacts {
     };
     let vlans = snapshot.into_iter().flat_map(|s| s.links().filter_map(move |l| vlan(s, l)));
     let vlans = vlans.collect();
-    PortFacts { config: config.clone(), link, device, xdp, below, vlans }
+    let offers_esp = link.is_some() && offers_esp(&config.interface);
+    PortFacts { config: config.clone(), link, device, xdp, below, vlans, offers_esp }
+}
+
+/// Asks `ethtool`, where it is installed.
+fn offers_esp(interface: &str) -> bool {
+    let features = processes::find("ethtool")
+        .and_then(|ethtool| processes::output(&ethtool, &["-k", interface], "").ok());
+    features.is_some_and(|text| offers_esp_in(&text))
+}
+
+/// By what `ethtool -k` prints: `esp-hw-offload: off`, with `[fixed]` behind it where the driver has none.
+fn offers_esp_in(features: &str) -> bool {
+    let mut lines = features.lines().map(str::trim);
+    lines.any(|line| line.starts_with("esp-hw-offload:") && !line.contains("[fixed]"))
+}
+
+/// The other instances that answer, with what they have.
+fn others(instance: &str) -> Vec<OtherInstance> {
+    let names = client::running().into_iter().filter(|name| name != instance);
+    let other = |name: String| {
+        let interface = fs::read_to_string(paths::interface_file(&name)).ok();
+        let ports: Vec<Port> = client::ask(&name, Request::Port).unwrap_or_default();
+        let taken =
+            ports.into_iter().filter(|port| !["tun", "tunnel"].contains(&port.kind.as_str()));
+        OtherInstance {
+            interface: interface.map(|name| name.trim().to_owned()),
+            ports: taken.map(|port| port.interface).collect(),
+            name,
+        }
+    };
+    names.map(other).collect()
 }
 
 /// Asks `ip`, which knows every way in which a program can be attached.
@@ -340,6 +393,16 @@ mod tests {
         assert_eq!(esp_in(absent, modules), KernelEsp::Loadable);
         assert_eq!(esp_in("", modules), KernelEsp::Loadable);
         assert_eq!(esp_in("", "kernel/net/ipv4/esp4_offload.ko:\n"), KernelEsp::Unknown);
+    }
+
+    #[test]
+    fn esp_offload_by_configuration_and_driver() {
+        let set = "CONFIG_NET=y\nCONFIG_INET_ESP_OFFLOAD=m\n";
+        let unset =
+            "CONFIG_NET=y\n# CONFIG_INET_ESP_OFFLOAD is not set\nCONFIG_INET6_ESP_OFFLOAD=m\n";
+        assert_eq!([set, unset, ""].map(esp_offload_in), [Some(true), Some(false), None]);
+        assert!(offers_esp_in("Features for wan:\n\tesp-hw-offload: off\n"));
+        assert!(!offers_esp_in("esp-hw-offload: off [fixed]\n") && !offers_esp_in(""));
     }
 
     #[test]

@@ -33,12 +33,15 @@ use tracing::{error, info, warn};
 use vault::{Record, Vault, VaultError};
 use wire::Headers;
 use xfrm::codec::LifetimeConfig;
-use xfrm::{Database, Flow, Group, Handed, KernelSad, Output, Server, ServerLimits, Settings};
+use xfrm::{
+    Acquired, Database, Flow, GivenBack, Group, Handed, KernelSad, Output, Server, ServerLimits,
+    Settings,
+};
 
 pub use self::data_path::DataPath;
 pub use self::journal::Journal;
 pub use self::numbers::Numbers;
-use super::{SaChange, SaRules, SaStep, Source};
+use super::{Negotiations, SaChange, SaRules, SaStep, Source};
 use crate::daemon::clock::now;
 use crate::daemon::devices::{SharedDevices, To};
 
@@ -109,6 +112,7 @@ impl Restored {
             kernel_sad,
             kernel_has_sas: false,
             restored: count,
+            given_up: None,
         };
         builtin.follow_kernel_sad();
         Ok(builtin)
@@ -126,6 +130,8 @@ pub struct Builtin {
     /// install more at any time.
     kernel_has_sas: bool,
     restored: usize,
+    /// SPIs that were given back without an SA, and when the last was.
+    given_up: Option<(GivenBack, Instant)>,
 }
 
 impl Builtin {
@@ -147,6 +153,16 @@ impl Builtin {
                  is left to the kernel"
             );
         }
+    }
+}
+
+/// What became of an acquire, for the log.
+const fn word(became: Acquired) -> &'static str {
+    match became {
+        Acquired::Asked => "asked",
+        Acquired::Pending => "asked before",
+        Acquired::NobodyListens => "nobody listens",
+        Acquired::NoPolicy => "no such policy",
     }
 }
 
@@ -198,6 +214,10 @@ impl Source for Builtin {
         if let Err(error) = self.server.receive(&mut self.database, now(), &mut journal) {
             error!(%error, "the XFRM socket");
         }
+        let given_back = self.database.given_back();
+        if given_back.count > self.given_up.map_or(0, |(known, _)| known.count) {
+            self.given_up = Some((given_back, Instant::now()));
+        }
         let mut outputs = Vec::new();
         self.database.tick(now(), &mut outputs);
         self.enqueue(outputs);
@@ -222,7 +242,7 @@ impl Source for Builtin {
         let mut outputs = Vec::new();
         let wanted = (0, cpu);
         let became = self.database.acquire(policy, wanted, &flow, listening, now(), &mut outputs);
-        info!(policy, cpu, src = %flow.src, dst = %flow.dst, ?became, "acquire");
+        info!(policy, cpu, src = %flow.src, dst = %flow.dst, became = word(became), "acquire");
         self.enqueue(outputs);
     }
 
@@ -294,6 +314,17 @@ impl Source for Builtin {
 
     fn client_count(&self) -> usize {
         self.server.client_count()
+    }
+
+    fn negotiations(&self) -> Negotiations {
+        let now_ms = now().mono_ms;
+        let reserved = self.database.oldest_reservation();
+        Negotiations {
+            has_ike: self.server.listening(Group::Acquire),
+            answered: reserved
+                .map(|(peer, at)| (peer, Duration::from_millis(now_ms.saturating_sub(at)))),
+            given_up: self.given_up.and_then(|(last, at)| Some((last.peer?, at.elapsed()))),
+        }
     }
 
     fn warnings(&self) -> Vec<String> {
