@@ -10,7 +10,8 @@ use super::tunnels;
 use crate::client::{ClientError, ask, ask_json};
 use crate::command::events::time_text;
 use crate::report::{
-    Configuration, Drops, Policy, Port, Queue, Request, Routes, Sa, Stats, Status, TunnelState, Worker,
+    Configuration, Drops, Policy, Port, Queue, Request, Routes, Sa, Stats, Status, TunnelState,
+    Worker,
 };
 use crate::table::{brief, si, span, table, table_within, terminal_width};
 
