@@ -10,6 +10,7 @@ use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
+use crate::config::nearest;
 use crate::paths;
 use crate::report::{NotAllowed, Request};
 
@@ -183,14 +184,8 @@ impl Client {
     /// What to do where nobody answers.
     fn hint(&self, kind: io::ErrorKind) -> String {
         let name = &self.name;
-        let names = match self.is_reader {
-            // Which others there are only root sees.
-            true => String::new(),
-            false => match running() {
-                names if names.is_empty() => " (running: none)".into(),
-                names => format!(" (running: {})", names.join(", ")),
-            },
-        };
+        // Which others there are only root sees.
+        let names = if self.is_reader { String::new() } else { others(name, &running()) };
         let start =
             format!("start one with `culvert run`, or name the instance with --name{names}");
         match kind {
@@ -200,6 +195,16 @@ impl Client {
             ),
             _ => start,
         }
+    }
+}
+
+/// The instances that run, and which of them may be meant.
+fn others(name: &str, running: &[String]) -> String {
+    let meant = nearest(name, running.iter().map(String::as_str));
+    let meant = meant.map_or_else(String::new, |near| format!("; did you mean --name {near}?"));
+    match running {
+        [] => " (running: none)".into(),
+        names => format!(" (running: {}{meant})", names.join(", ")),
     }
 }
 
@@ -282,6 +287,14 @@ mod tests {
         assert!(is_locked(directory.path()));
         drop(daemon);
         assert!(!is_locked(directory.path()));
+    }
+
+    #[test]
+    fn an_instance_whose_name_is_near_may_be_meant() {
+        let running = ["gwa".to_owned(), "branch-7".to_owned()];
+        assert_eq!(others("gwb", &running), " (running: gwa, branch-7; did you mean --name gwa?)");
+        assert_eq!(others("head-office", &running), " (running: gwa, branch-7)");
+        assert_eq!(others("gwa", &[]), " (running: none)");
     }
 
     #[test]

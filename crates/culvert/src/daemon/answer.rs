@@ -22,6 +22,7 @@ use super::texts::{
     spi_text, suite_text,
 };
 use super::{Daemon, kernel_blocks, left, lifetimes, slots, vlan_entries};
+use crate::config::nearest;
 use crate::report::{self, Drops, Left, Outcomes, Refused, Request, Routes, Stats, Status};
 use crate::rule_text;
 
@@ -271,6 +272,15 @@ impl Daemon {
                 ..policy_row(p, name, has_tunnel, self.has_sas(&p.config))
             })
             .collect()
+    }
+
+    /// What is said of an argument that names no interface.
+    pub(super) fn no_such_interface(&self, argument: &str, name: &str) -> String {
+        let links = self.observer.snapshot().links();
+        let names: Vec<String> = links.map(|link| link.name.clone()).collect();
+        let near = nearest(name, names.iter().map(String::as_str));
+        let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        format!("{argument} {name}: there is no such interface{near}")
     }
 
     /// The name of an interface.

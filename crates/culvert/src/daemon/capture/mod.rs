@@ -69,7 +69,7 @@ impl Daemon {
             match link {
                 Some(index) if index == self.private.ifindex() => Ok(0),
                 Some(index) => Ok(index),
-                None => Err(format!("--interface {name}: there is no such interface")),
+                None => Err(self.no_such_interface("--interface", name)),
             }
         };
         let interfaces = asked.interfaces.iter().map(index).collect::<Result<_, _>>()?;

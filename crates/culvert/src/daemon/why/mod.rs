@@ -113,7 +113,7 @@ impl Daemon {
         let ifindex = match interface {
             Some(name) => {
                 let link = snapshot.link_by_name(name);
-                link.ok_or_else(|| format!("--in {name}: there is no such interface"))?.index
+                link.ok_or_else(|| self.no_such_interface("--in", name))?.index
             }
             None if topology.is_local_addr(*src) => {
                 let (came, how) = from_linux(0, "sent by this host".into());
