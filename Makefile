@@ -67,8 +67,9 @@ endif
 
 # What is missing for one column leaves that column out.
 compare: $(if $(CULVERT),,build) ## one table: culvert beside the kernel, libipsec and wireguard-go; COLUMNS=clear,xdp ROUNDS=3 SECONDS=2 JSON=1
-	@dpkg -s wireguard-go wireguard-tools >/dev/null 2>&1 || \
-	    apt-get -qq install --yes --no-install-recommends wireguard-go wireguard-tools >/dev/null || true
+	@dpkg -s wireguard-tools >/dev/null 2>&1 || apt-get -qq install --yes --no-install-recommends wireguard-tools >/dev/null || true
+	@scripts/fetch-wireguard-go || { echo "compare: Debian's wireguard-go instead, which is older and slower"; \
+	    dpkg -s wireguard-go >/dev/null 2>&1 || apt-get -qq install --yes --no-install-recommends wireguard-go >/dev/null; } || true
 	@[ -x build/kernel/linux-7.2 ] || tests/kernel/build --any >&2 || true
 	@CULVERT='$(or $(CULVERT),$(CURDIR)/$(BINARY))' $(PYTHON) demo/compare.py $(if $(COLUMNS),--columns $(COLUMNS)) \
 	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(filter 1 yes true,$(JSON)),--json)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""One table: TCP and small UDP packets through two gateways, with culvert, without IPsec, and with others.
+"""One table: TCP, small UDP packets and round trips through two gateways, with culvert, without IPsec, and with others.
 
     make compare                         release build, every column, about six minutes; as root
     demo/compare.py --columns clear,xdp  some of them, with the binary that is there or $CULVERT
@@ -23,12 +23,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.dont_write_bytecode = True
 
-from figures import ROWS, Figures, cycles, number  # noqa: E402
+from figures import ROWS, Figures, cycles, number, quantile  # noqa: E402
 from lab import Lab, LabError, processor, topology as t, wireguard  # noqa: E402
 from lab.base import ROOT, interruptible, sweep  # noqa: E402
 from lab.guest import GUEST_MARK, Guest, culvert_guest_missing, kernel_image, kernel_missing  # noqa: E402
 from lab.planes import culvert_binary, culvert_missing  # noqa: E402
-from lab.traffic import PYTHON, Iperf, first_answer  # noqa: E402
+from lab.traffic import PYTHON, Iperf, first_answer, ping  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,9 @@ MORE = {
     "guest-kernel-udp": Column("guest: kernel's ESP in UDP", "kernel", encap="yes"),
 }
 ALL = {**COLUMNS, **MORE}
+
+#: From one ping to the next, in seconds: each is answered before, so that none waits for another.
+PING_S = 0.002
 
 #: The longest that the guest may take beyond its runs, in seconds.
 GUEST_PATIENCE_S = 300
@@ -106,6 +109,11 @@ class Bench:
         """One measurement, as an event."""
         row = ROWS[name]
         to = t.SERVER6 if row.family == 6 else t.SERVER4
+        if row.quantile:
+            times = ping(self.net.client, to, count=int(seconds / PING_S), interval=PING_S)["times"]
+            if not times:
+                raise LabError("no ping was answered")
+            return {"column": self.column, "row": name, "rate": quantile(times, row.quantile) / row.scale, "cycles": None}
         before = processor.busy_s()
         rate = self.iperf.run(self.net.client, to, seconds=seconds, **row.how)["bits_per_second"]
         spent = processor.busy_s() - before
@@ -211,7 +219,7 @@ def facts(args, release):
     return {
         "date": time.strftime("%Y-%m-%d"), "processor": processor.model(), "cores": len(os.sched_getaffinity(0)),
         "clock_hz": processor.clock_hz(), "kernel": os.uname().release, "guest_kernel": release, "culvert": build,
-        "strongswan": version("charon-systemd"), "wireguard_go": version("wireguard-go"),
+        "strongswan": version("charon-systemd"), "wireguard_go": wireguard.version(),
         "rounds": args.rounds, "seconds": args.seconds,
     }  # fmt: skip
 

@@ -20,10 +20,16 @@ class Row:
     family: int
     #: How iperf3 is asked.
     how: dict = field(default_factory=dict)
+    #: Of a round trip: which of them is told, 0.5 for the median. Such a row is measured by pings.
+    quantile: float = 0
 
 
 def _tcp(name, family, **how):
     return Row(name, "Gbit/s", 1e9, "byte", 8, family, how)
+
+
+def _round_trip(name, quantile):
+    return Row(name, "us", 1e-6, "ping", 1, 4, quantile=quantile)
 
 
 ROWS = {
@@ -32,6 +38,8 @@ ROWS = {
     "tcp6-there": _tcp("TCP v6 there", 6),
     "tcp6-back": _tcp("TCP v6 back", 6, reverse=True),
     "udp64": Row("UDP of 64 bytes there", "kpps", SMALL * 8e3, "packet", SMALL * 8, 4, {"udp": "0", "length": SMALL}),
+    "round-trip": _round_trip("round trip, median", 0.5),
+    "round-trip-99": _round_trip("round trip, 99th percentile", 0.99),
 }
 
 #: Rows whose cycles are in the table; the others are in the JSON alone.
@@ -42,6 +50,12 @@ def cycles(row, bits_per_second, seconds, busy_s, clock_hz):
     """Cycles that the whole machine worked for each byte or packet that arrived; None if it cannot be told."""
     items = bits_per_second * seconds / row.bits
     return busy_s * clock_hz / items if items and clock_hz else None
+
+
+def quantile(values, which):
+    """The value that so many of all are not above; 0.5 for the median."""
+    ordered = sorted(values)
+    return ordered[round(which * (len(ordered) - 1))]
 
 
 class Figures:

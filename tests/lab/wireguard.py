@@ -4,8 +4,9 @@ There is no IKE daemon: each gateway has a key of its own and its peer's, and ro
 """
 
 import shutil
+import subprocess
 
-from .base import sh, wait_for
+from .base import ROOT, sh, wait_for
 from .planes import PLANES, Plane, resident_bytes
 
 #: Each gateway's peer: its name, its address, and the networks behind it.
@@ -28,9 +29,28 @@ AllowedIPs = {networks}
 """
 
 
+#: Where `scripts/fetch-wireguard-go` builds it, with its version.
+_BUILT = ROOT / "build/wireguard-go"
+
+
+def program():
+    """The one that was built, else Debian's; None where there is neither."""
+    built = _BUILT / "wireguard-go"
+    return str(built) if built.exists() else shutil.which("wireguard-go")
+
+
+def version():
+    """Which of them it is, for a table; None where there is neither."""
+    if program() == str(_BUILT / "wireguard-go"):
+        return (_BUILT / "version").read_text().strip()
+    done = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "wireguard-go"], capture_output=True, text=True)
+    return f"{done.stdout.strip()} (Debian's)" if done.returncode == 0 else None
+
+
 def missing():
     """Why there is no such plane here; an empty text when there is."""
-    lacking = [program for program in ("wireguard-go", "wg") if not shutil.which(program)]
+    there = {"wireguard-go": program(), "wg": shutil.which("wg")}
+    lacking = [name for name, where in there.items() if not where]
     return f"not installed: {', '.join(lacking)} (packages wireguard-go and wireguard-tools)" if lacking else ""
 
 
@@ -50,7 +70,7 @@ class WireGuard(Plane):
         # Its control socket has the device's name, in a folder that all hosts share.
         device = f"w{host.lab.run_id}{host.name[-1]}"[:15]
         host.lab.owns(f"/run/wireguard/{device}.sock")
-        gateway.wireguard = host.spawn("wireguard-go", "-f", device, env={"LOG_LEVEL": "error"})
+        gateway.wireguard = host.spawn(program(), "-f", device, env={"LOG_LEVEL": "error"})
         wait_for(f"wireguard-go on {host.name}", lambda: host.run("wg", "show", device, check=False).returncode == 0)
         text = _CONF.format(
             private=_key(host.lab, host.name), public=sh("wg", "pubkey", stdin=_key(host.lab, peer)).stdout.strip(),

@@ -10,8 +10,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "demo"))
 
 import compare  # noqa: E402
 import figures  # noqa: E402
-from figures import ROWS, Figures, cycles, number  # noqa: E402
-from lab import processor  # noqa: E402
+from figures import ROWS, Figures, cycles, number, quantile  # noqa: E402
+from lab import processor, wireguard  # noqa: E402
 from lab.planes import PLANES  # noqa: E402
 
 STAT = """\
@@ -38,6 +38,21 @@ def test_cycles_are_for_what_arrived():
     assert cycles(ROWS["udp64"], 22 * 8 * 1000, 1, 0.5, 1e9) == pytest.approx(5e5)
     assert cycles(ROWS["udp64"], 0, 1, 0.5, 1e9) is None, "nothing arrived"
     assert cycles(ROWS["udp64"], 1e6, 1, 0.5, None) is None, "nobody tells the clock"
+
+
+def test_a_quantile_is_one_of_the_values():
+    values = list(range(100, -1, -1))
+    assert [quantile(values, which) for which in (0.5, 0.99)] == [50, 99] and quantile([7], 0.99) == 7
+
+
+def test_the_version_of_wireguard_go_is_that_of_the_program_that_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(wireguard, "_BUILT", tmp_path)
+    monkeypatch.setattr(wireguard.shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert wireguard.program() == "/usr/bin/wireguard-go"
+    (tmp_path / "wireguard-go").touch()
+    (tmp_path / "version").write_text("v1-of-the-proxy\n")
+    assert (wireguard.program(), wireguard.version()) == (str(tmp_path / "wireguard-go"), "v1-of-the-proxy")
+    assert wireguard.missing() == ""
 
 
 def test_numbers_have_three_digits():

@@ -637,11 +637,11 @@ mod tests {
             ..Port::default()
         };
         let why = Some("the driver has no zero copy");
-        let told = ports_text(vec![port("wan", None), port("lan", why), port("dmz", why)]);
+        let told = ports_text(vec![port("wan", None), port("lan", why), port("dmz", why)], None);
         let last: Vec<_> = told.lines().skip(4).collect();
         let said = "lan, dmz by packet sockets: the driver has no zero copy";
         assert_eq!(last, ["", said], "{told}");
-        assert_eq!(ports_text(vec![port("wan", None)]).lines().count(), 2);
+        assert_eq!(ports_text(vec![port("wan", None)], None).lines().count(), 2);
     }
 
     #[test]
