@@ -24,7 +24,8 @@ WRONG = {
         "".join(port(name) for name in ("wan", "lan", "p2", "p3", "p4", "p5", "p6", "p7")) + "[worker]\ncpus = 1\n",
         ["port[7].interface"],
     ),
-    "a-core-and-a-port": (port("wan") + port("lann") + "[worker]\ncpus = [0, 999]\n", ["worker.cpus"]),
+    "a-core-and-a-port": (port("wan") + port("lann") + "[worker]\ncpus = [0, 999]\n", ["port[1].interface", "worker.cpus"]),
+    "a-port-that-works-by-a-slip": (port("wan") + port("lann"), ["port[1].interface"]),
     "a-core-and-a-limit": (BOTH + LIMIT + "[worker]\ncrypto_cpus = [955]\n", ["worker.crypto_cpus"]),
     "a-tunnel-and-no-toml": (BOTH + TUNNEL + "[guard\n", [""]),
     "a-tunnel-and-an-unknown-key": (BOTH + TUNNEL + "[guard]\nprefxes = []\n", ["guard.prefxes"]),
@@ -75,7 +76,8 @@ def test_what_is_wrong_changes_nothing(network):
         assert lines[-1] == "configuration not reloaded: nothing was changed", (case, lines)
         for key in keys:
             assert key in done.stderr and f"\n{daemon.config}:" in done.stderr, (case, done.stderr)
-        assert "configuration not reloaded: 1 problem, nothing was changed" in daemon.log().splitlines()[-1], (case, daemon.log()[-600:])
+        count = f"{len(keys)} problem{'s' if len(keys) > 1 else ''}"
+        assert f"configuration not reloaded: {count}, nothing was changed" in daemon.log().splitlines()[-1], (case, daemon.log()[-600:])
         assert state(daemon) == before, case
         # The same by JSON, and by a signal.
         done = reload(daemon, "--json")

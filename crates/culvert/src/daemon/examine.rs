@@ -66,6 +66,8 @@ pub(super) struct Machine {
     pub(super) others: Vec<Problem>,
     /// Buffers of the daemon that runs, which a reload does not change.
     pub(super) running_frames: Option<u32>,
+    /// Interfaces that are there, and that a reload takes no longer.
+    pub(super) given_up: Vec<String>,
     /// Directories of memif sockets that are not there, by interface.
     pub(super) lost_sockets: Vec<String>,
     pub(super) is_unprivileged: bool,
@@ -87,9 +89,14 @@ impl Machine {
             let directory = memif.socket.parent().unwrap_or(Path::new("/"));
             memif.role == MemifRole::Server && !directory.is_dir()
         });
+        let names = interface_names();
+        let running = situation.running.map(|running| running.ports.as_slice()).unwrap_or_default();
+        let ports = running.iter().map(|port| port.interface.clone());
+        let goes = |name: &String| names.contains(name) && !config.port_names().contains(name);
         Machine {
             cores: situation.cores.clone(),
-            names: interface_names(),
+            given_up: ports.filter(goes).collect(),
+            names,
             private_is,
             others: others(config, situation),
             running_frames: situation.running.map(|running| running.worker.frames),
@@ -177,7 +184,7 @@ pub(super) fn judge(config: &Config, machine: &Machine) -> Verdict {
     }
     of_names(config, machine, &mut problems);
     for port in &config.ports {
-        of_port(config, port, machine, &mut warnings);
+        of_port(config, port, machine, &mut problems, &mut warnings);
     }
     for memif in config.memifs.iter().filter(|m| machine.lost_sockets.contains(&m.interface)) {
         warnings.push(Problem::new(
@@ -213,10 +220,26 @@ fn of_names(config: &Config, machine: &Machine, problems: &mut Vec<Problem>) {
     }
 }
 
-fn of_port(config: &Config, port: &PortConfig, machine: &Machine, warnings: &mut Vec<Problem>) {
+fn of_port(
+    config: &Config,
+    port: &PortConfig,
+    machine: &Machine,
+    problems: &mut Vec<Problem>,
+    warnings: &mut Vec<Problem>,
+) {
     let name = port.interface.as_str();
     let key = |key: &str| config.port_key(name, key);
     let Some(device) = machine.devices.get(name) else {
+        // A slip of the pen would stop a port that works.
+        if let Some(lost) = nearest(name, machine.given_up.iter().map(String::as_str)) {
+            problems.push(Problem::new(
+                key("interface"),
+                &name,
+                format!("there is no such interface, and the port {lost} would be given up for it"),
+                format!("did you mean {lost}? Else reload once without {lost}, then with {name}"),
+            ));
+            return;
+        }
         let known = config.port_names();
         let free = machine.names.iter().filter(|name| !known.contains(*name) && *name != "lo");
         let near = nearest(name, free.map(String::as_str));
@@ -381,9 +404,25 @@ mod tests {
             private_is: None,
             others: Vec::new(),
             running_frames: Some(16384),
+            given_up: Vec::new(),
             lost_sockets: Vec::new(),
             is_unprivileged: false,
         }
+    }
+
+    #[test]
+    fn a_name_like_that_of_a_port_that_works_takes_it_not_away() {
+        let text = "[[port]]\ninterface = \"lann\"\n";
+        let reload = Machine { given_up: vec!["lan".into()], ..machine() };
+        let (problems, _) = said(text, &reload);
+        assert!(
+            problems[0].contains("did you mean lan? Else reload once without lan"),
+            "{problems:?}"
+        );
+        // Of another name it may come.
+        let (problems, warnings) = said("[[port]]\ninterface = \"wwan0\"\n", &reload);
+        assert!(problems.is_empty() && warnings[0].contains("no such interface"), "{warnings:?}");
+        assert!(said(text, &machine()).0.is_empty(), "at a start nothing is lost");
     }
 
     /// What is said of a text, problems and warnings, by this machine.
