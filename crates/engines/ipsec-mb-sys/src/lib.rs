@@ -61,8 +61,6 @@ pub const ARCH_AVX512: c_int = 5;
 
 /// `flags` of [`culvert_mb_new`]: without SHA instructions.
 pub const FLAG_SHANI_OFF: u64 = 1 << 0;
-/// `flags` of [`culvert_mb_new`]: without AES instructions.
-pub const FLAG_AESNI_OFF: u64 = 1 << 1;
 /// `flags` of [`culvert_mb_new`]: without Galois field instructions, and so without wide AES.
 pub const FLAG_GFNI_OFF: u64 = 1 << 2;
 

@@ -20,8 +20,6 @@ impl CodePath {
         const ARCHS: [c_int; 4] = [sys::ARCH_SSE, sys::ARCH_AVX, sys::ARCH_AVX2, sys::ARCH_AVX512];
         const FLAGS: [u64; 4] =
             [0, sys::FLAG_SHANI_OFF, sys::FLAG_GFNI_OFF, sys::FLAG_SHANI_OFF | sys::FLAG_GFNI_OFF];
-        // Of a processor without AES instructions, as of emulated ones: the library has one way for all generations.
-        let bare = CodePath { arch: sys::ARCH_SSE, flags: sys::FLAG_AESNI_OFF };
-        ARCHS.into_iter().flat_map(|arch| FLAGS.map(|flags| CodePath { arch, flags })).chain([bare])
+        ARCHS.into_iter().flat_map(|arch| FLAGS.map(|flags| CodePath { arch, flags }))
     }
 }
