@@ -1,6 +1,7 @@
 //! What the daemon answers over its control socket; `--json` prints it as it is.
 
 mod capture;
+mod connections;
 mod event;
 mod flows;
 mod limit;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use capture::{CaptureRequest, Network, PacketFilter, Refused, Trace, TraceRequest, Traced};
+pub use connections::{ConfiguredChild, Connections};
 pub use event::{Event, Events, Gone, Occurrence, SaGone, SaIdentity};
 pub use flows::{Flow, Flows, FlowsRequest};
 pub use limit::{Limit, LimitBucket, LimitColour, LimitSet, LimitWaiting};
@@ -138,6 +140,9 @@ pub struct Status {
     /// Tunnels.
     #[serde(default)]
     pub tunnels: TunnelState,
+    /// The IKE daemon's connections, where `[vici]` has it asked.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub connections: Option<Connections>,
     /// SAs installed.
     pub sas: usize,
     /// Policies installed.

@@ -3,6 +3,7 @@
 pub mod capture;
 pub mod check;
 mod collect;
+mod connections;
 pub mod device;
 pub mod docs;
 pub mod doctor;

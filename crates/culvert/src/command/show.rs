@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use outcome::DropReason;
 use serde::de::DeserializeOwned;
 
-use super::tunnels;
+use super::{connections, tunnels};
 use crate::client::{ClientError, ask, ask_json};
 use crate::command::events::time_text;
 use crate::report::{
@@ -39,6 +40,10 @@ pub fn status(name: &str, json: bool, verbose: bool) -> Result<String, ClientErr
 fn status_text(s: Status, verbose: bool) -> String {
     let mut rows = vec![("instance", format!("{}, up {}", s.name, span(s.uptime_s)))];
     rows.extend(["tunnels", ""].into_iter().zip(tunnels::lines(&s.tunnels)));
+    if let Some(told) = &s.connections {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        rows.push(("connections", connections::line(told, since_1970.as_millis() as u64)));
+    }
     rows.extend(configuration_text(&s.configuration).map(|text| ("config", text)));
     rows.extend([
         (
@@ -81,7 +86,8 @@ fn status_text(s: Status, verbose: bool) -> String {
         ]);
     }
     rows.extend(s.warnings.into_iter().map(|w| ("warning", w)));
-    rows.iter().map(|(k, v)| format!("{k:<10} {v}")).collect::<Vec<_>>().join("\n")
+    let width = rows.iter().map(|(k, _)| k.len()).max().unwrap_or_default().max(10);
+    rows.iter().map(|(k, v)| format!("{k:<width$} {v}")).collect::<Vec<_>>().join("\n")
 }
 
 /// What an operator has to do about the configuration file, if anything; warnings say more.

@@ -232,6 +232,9 @@ impl Config {
         if let Some((key, value, remedy)) = self.security.problem() {
             found.add(key, &value, remedy);
         }
+        if let Some((key, value, remedy)) = self.vici.problem() {
+            found.add(key, &value, remedy);
+        }
         for (at, key, value, remedy) in VlanConfig::problems(&self.vlans, valid_interface) {
             found.add(format!("vlan[{at}].{key}"), &value, remedy);
         }

@@ -44,6 +44,7 @@ impl Config {
             srv6: _,
             sids: _,
             path_mtu: _,
+            vici: _,
             security,
             log,
         } = self;

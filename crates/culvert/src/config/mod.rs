@@ -18,6 +18,7 @@
 //! | `nat`            | `[nat]`                                        |
 //! | `srv6`           | `[srv6]`, `[[sid]]`                            |
 //! | `security`       | `[security]`                                   |
+//! | `vici`           | `[vici]`                                       |
 //! | `tunnel_headers` | `[tunnel_headers]`                             |
 //! | `prefix`         | how an address prefix is written               |
 //! | `document`       | the file as a tree with places                 |
@@ -49,6 +50,7 @@ mod shape;
 mod srv6;
 mod tunnel;
 mod tunnel_headers;
+mod vici;
 mod vlan;
 mod worker;
 
@@ -76,6 +78,7 @@ pub use self::security::SecurityConfig;
 pub use self::srv6::{SidConfig, Srv6Config};
 pub use self::tunnel::{TunnelConfig, or_any};
 pub use self::tunnel_headers::TunnelHeadersConfig;
+pub use self::vici::ViciConfig;
 pub use self::vlan::VlanConfig;
 pub use self::worker::{Cpus, WorkerConfig};
 use crate::cli::EngineChoice;
@@ -156,6 +159,9 @@ pub struct Config {
     /// Path MTUs.
     #[serde(default)]
     pub path_mtu: PathMtuConfig,
+    /// Where charon tells its connections.
+    #[serde(default)]
+    pub vici: ViciConfig,
     /// What the daemon may do.
     #[serde(default)]
     pub security: SecurityConfig,

@@ -172,6 +172,7 @@ impl Daemon {
             uptime_s: self.started.elapsed().as_secs(),
             engine: self.providers.to_string(),
             tunnels,
+            connections: self.vici.report(),
             sas: databases.sa_count(),
             policies: databases.policies().len(),
             restored: self.source.restored(),

@@ -62,6 +62,7 @@ mod topology;
 mod tunnel_state;
 mod tunnels;
 mod unprivileged;
+mod vici;
 mod vlan_entries;
 mod vlan_priorities;
 mod vlans;
@@ -170,6 +171,7 @@ struct Daemon {
     source: Box<dyn Source>,
     control: Control,
     _reader: Option<control::Listening>,
+    vici: vici::Vici,
     observer: Observer,
     reflection: topology::Reflection,
     events: EventReceiver,

@@ -131,6 +131,8 @@ impl Daemon {
     fn follow_config(&mut self, next: &Config, may_fail: &[PortConfig]) -> Result<(), Failure> {
         self.tunnels.follow(&next.tunnels, &self.workers).map_err(refused)?;
         self.memifs.follow(&next.memifs, &self.workers).map_err(refused)?;
+        self.vici.follow(&next.vici, &self.confinement).map_err(refused)?;
+        self.config.vici.clone_from(&next.vici);
         self.config.tunnels.clone_from(&next.tunnels);
         self.config.memifs.clone_from(&next.memifs);
         self.change_workers(next)?;

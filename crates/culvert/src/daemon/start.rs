@@ -58,6 +58,7 @@ use super::sources::kernel::{FirewallWatch, KernelSource, OwnMarks};
 use super::sources::{SaRules, Source};
 use super::topology::Reflection;
 use super::tunnels::{Opened, Tunnels};
+use super::vici::Vici;
 use super::watchdog::Watchdog;
 use super::workers::{Kit, Workers};
 use super::{Daemon, End, own, reader, tun_config, unprivileged};
@@ -275,6 +276,8 @@ impl Daemon {
         let control = Control::listen(&path, confinement.clone())
             .map_err(system(path.display().to_string()))?;
         let reader = reader::listen(&config, &control, confinement.clone());
+        let mut vici = Vici::default();
+        vici.follow(&config.vici, &confinement).map_err(system("a thread"))?;
         let past_daemon = PastDaemon::new(&config.tun);
         let (early, early_trouble) = match config.tun.early_acquire && !is_beside_kernel {
             true => match Early::set_up(&config) {
@@ -297,6 +300,7 @@ impl Daemon {
             source,
             control,
             _reader: reader,
+            vici,
             observer,
             reflection,
             events,

@@ -11,7 +11,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::{latency, limits};
 use crate::command::collect::Seen;
 use crate::report::{
-    Configuration, Device, DeviceTable, Limit, Policy, Port, Sa, Stats, Status, Worker,
+    Configuration, Connections, Device, DeviceTable, Limit, Policy, Port, Sa, Stats, Status, Worker,
 };
 
 /// Names and values of a series' labels.
@@ -25,6 +25,7 @@ pub fn exposition(seen: &Seen) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("culvert");
     let mut to = Families(&mut registry);
     of_status(&mut to, &seen.status);
+    of_connections(&mut to, seen.status.connections.as_ref());
     of_stats(&mut to, &seen.stats);
     to.counters(
         "drops",
@@ -145,6 +146,18 @@ fn of_configuration(to: &mut Families<'_>, configuration: &Configuration) {
         "Keys of the configuration that take effect only with a restart",
         [(vec![], configuration.waits_for_restart.len() as u64)],
     );
+}
+
+/// What charon says of its connections, where it is asked.
+fn of_connections(to: &mut Families<'_>, connections: Option<&Connections>) {
+    let children = connections.iter().flat_map(|told| &told.children).map(|child| {
+        let labels = vec![("connection", child.connection.clone()), ("child", child.child.clone())];
+        (labels, u64::from(child.up))
+    });
+    let help = "Whether a configured child has SAs; without [vici], and while charon does not answer, none is told";
+    to.gauges("connection_up", help, children);
+    let reachable = connections.map(|told| (vec![], u64::from(told.reachable)));
+    to.gauges("vici_reachable", "Whether charon answers what [vici] has it asked", reachable);
 }
 
 fn of_stats(to: &mut Families<'_>, stats: &Stats) {
@@ -363,6 +376,7 @@ fn of_policies(to: &mut Families<'_>, policies: Option<&[Policy]>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::ConfiguredChild;
 
     #[test]
     fn a_port_tells_by_what_it_works_and_why() {
@@ -382,6 +396,37 @@ mod tests {
         for line in [line, faults] {
             assert!(text.lines().any(|there| there == line), "{text}");
         }
+    }
+
+    #[test]
+    fn connections_are_told_while_charon_answers() {
+        let child = |child: &str, up: bool| ConfiguredChild {
+            connection: "hq".into(),
+            child: child.into(),
+            up,
+            down_since_ms: None,
+        };
+        let told = |connections: Option<Connections>| {
+            let status = Status { connections, ..Status::default() };
+            let text = exposition(&Seen { status, ..Seen::default() }).unwrap();
+            let ours = |line: &&str| {
+                line.starts_with("culvert_connection_up") || line.starts_with("culvert_vici")
+            };
+            text.lines().filter(ours).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let children = vec![child("net", true), child("dmz", false)];
+        let mut lines =
+            told(Some(Connections { reachable: true, children, ..Connections::default() }));
+        lines.sort();
+        let up = "culvert_connection_up{connection=\"hq\",child=";
+        let wanted = [
+            format!("{up}\"dmz\"}} 0"),
+            format!("{up}\"net\"}} 1"),
+            "culvert_vici_reachable 1".into(),
+        ];
+        assert_eq!(lines, wanted);
+        assert_eq!(told(Some(Connections::default())), ["culvert_vici_reachable 0"]);
+        assert_eq!(told(None), Vec::<String>::new());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | | what culvert has no use for ([`calls::REFUSED`]), namespaces included | EPERM |
 //! | those that talk to commands (`culvert-ctl`, `culvert-read`, captures) | start programs, too | EPERM |
 //! | workers and crypto threads | all but what moves packets ([`calls::PACKETS`]) | ENOSYS |
+//! | the one that asks charon (`culvert-vici`) | all but the same, and to connect to Unix sockets | ENOSYS |
 //! | those of `culvert web` and `culvert metrics` | all but what serves ([`calls::SERVING`]) | ENOSYS |
 //!
 //! A call that is forbidden fails and ends nothing, where it may be a library's new way to do what it always did: no
@@ -66,6 +67,11 @@ impl Confinement {
     /// Keeps this thread, and all that it will start, from starting programs.
     pub fn for_clients(&self) {
         self.more(|filters| &filters.of_clients);
+    }
+
+    /// Leaves this thread what moves packets, and connecting to Unix sockets.
+    pub fn for_vici(&self) {
+        self.more(|filters| &filters.of_vici);
     }
 
     fn more(&self, filter: impl FnOnce(&Filters) -> &BpfProgram) {
@@ -138,6 +144,7 @@ pub struct Filters {
     of_all: [BpfProgram; 3],
     of_clients: BpfProgram,
     of_packets: BpfProgram,
+    of_vici: BpfProgram,
 }
 
 impl Filters {
@@ -155,9 +162,14 @@ impl Filters {
             forbid(listed(&[calls::CLONE3]), missing())?,
         ];
         let of_clients = forbid(listed(calls::PROGRAMS), refuse())?;
-        let allowed = calls::PACKETS.iter().map(|call| (*call, Vec::new())).collect();
-        let of_packets = compile(allowed, missing(), SeccompAction::Allow)?;
-        Ok(Filters { of_all, of_clients, of_packets })
+        let mut allowed: Rules = calls::PACKETS.iter().map(|call| (*call, Vec::new())).collect();
+        let of_packets = compile(allowed.clone(), missing(), SeccompAction::Allow)?;
+        let unix = libc::AF_UNIX as u64;
+        let is_unix = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, unix)?;
+        allowed.insert(calls::ASKING, vec![SeccompRule::new(vec![is_unix])?]);
+        allowed.insert(libc::SYS_connect, Vec::new());
+        let of_vici = compile(allowed, missing(), SeccompAction::Allow)?;
+        Ok(Filters { of_all, of_clients, of_packets, of_vici })
     }
 }
 
@@ -265,6 +277,26 @@ mod tests {
             thread::sleep(std::time::Duration::from_millis(1));
             eprintln!("{}", memory.iter().filter(|byte| **byte == 1).count());
         });
+    }
+
+    #[test]
+    fn who_asks_charon_connects_to_unix_sockets_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = tcp.local_addr().unwrap();
+        confined(move |confinement| {
+            confinement.for_vici();
+            let none = |e: io::Error| e.raw_os_error() == Some(libc::ENOSYS);
+            assert!(std::fs::read("/proc/self/status").is_err_and(none));
+            assert!(std::net::TcpStream::connect(address).is_err_and(none));
+            assert!(std::os::unix::net::UnixListener::bind("/nonexistent/s").is_err_and(none));
+            assert!(Command::new("true").status().is_err_and(none));
+            assert!(thread::Builder::new().spawn(|| ()).is_err());
+            std::os::unix::net::UnixStream::connect(path).unwrap();
+        });
+        unix.accept().unwrap();
     }
 
     #[test]

@@ -468,6 +468,7 @@ pub fn healthy_daemon() -> Running {
     };
     Running {
         status: Status {
+            connections: None,
             name: "gwa".into(),
             version: env!("CARGO_PKG_VERSION").into(),
             pid: 77,
