@@ -176,8 +176,11 @@ def test_an_address_for_everybody_has_to_be_meant(network):
 def test_alerts_and_dashboard_ask_for_what_there_is(network):
     net = network()
     config = net.gwa.daemon.config.read_text()
-    net.gwa.daemon.write_config(config + '[[limit]]\nname = "site"\nall = true\nmode = "shape"\nrate = "1Gbit"\n')
-    text = net.up().gwa.daemon.culvert("metrics", "--openmetrics").stdout
+    vici = f'[vici]\nsocket = "{net.gwa.swan.vici}"\n'
+    net.gwa.daemon.write_config(config + vici + '[[limit]]\nname = "site"\nall = true\nmode = "shape"\nrate = "1Gbit"\n')
+    daemon = net.up().gwa.daemon
+    wait_for("an answer of charon", lambda: daemon.json("status")["connections"]["reachable"])
+    text = daemon.culvert("metrics", "--openmetrics").stdout
     names = {name for name, _ in samples(text)}
     for file in ("alerts.yml", "dashboard.json"):
         asked = set(re.findall(r"\bculvert_[a-z_]+", (PACKAGING / file).read_text()))
