@@ -118,6 +118,10 @@ def test_an_application_that_would_have_the_daemon_fill_holes(network, lab):
         MemifClient(path, 5, holes=[4 << 30] * 63)
     wait_for_state(net.gwa, "no client yet")
     net.gwa.host.ip("neigh", "replace", APP4, "lladdr", APP_MAC, "dev", "app0")
+    # The ports' own buffers come into being with the first packets.
+    first = Stream(net.client, net.server, t.SERVER4, count=100, most=100)
+    first.wait()
+    assert_perfect(first.finish())
     before = memory()
     app = MemifClient(path, 5, holes=[7 * MIB, 7 * MIB])
     wait_for_state(net.gwa, "up")

@@ -85,8 +85,15 @@ impl Device {
         let socket = ioctl::socket().map_err(fail("socket"))?;
         let ifindex = ioctl::ifindex(&socket, name).map_err(fail("SIOCGIFINDEX"))?;
         let mtu = ioctl::mtu(&socket, name).map_err(fail("SIOCGIFMTU"))?;
-        // Drivers need not answer these; nothing is wrong then.
-        let driver = ioctl::driver(&socket, name).unwrap_or_default();
+        // Drivers need not answer these; nothing is wrong then, unless the interface has gone meanwhile: these calls wait for
+        // who removes it, and those before do not.
+        let driver = match ioctl::driver(&socket, name) {
+            Ok(driver) => driver,
+            Err(_) => {
+                ioctl::ifindex(&socket, name).map_err(fail("SIOCGIFINDEX"))?;
+                String::new()
+            }
+        };
         let flags = ioctl::flags(&socket, name).unwrap_or(0);
         let (rx_queues, tx_queues) = match ioctl::channels(&socket, name) {
             Ok(channels) => channels,
