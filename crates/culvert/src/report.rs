@@ -79,7 +79,7 @@ pub enum Request {
     Flows(FlowsRequest),
     /// [`Trace`], or [`Refused`].
     Trace(TraceRequest),
-    /// [`Reloaded`].
+    /// The configuration is read again; the answer is [`Reloaded`].
     Reload,
     /// [`Events`].
     Events {
@@ -137,7 +137,7 @@ pub struct Status {
     /// The crypto engines in order of preference, each with version, code path and how many suites it
     /// serves.
     pub engine: String,
-    /// Tunnels.
+    /// Whether there are tunnels, and if not, why.
     #[serde(default)]
     pub tunnels: TunnelState,
     /// The IKE daemon's connections, where `[vici]` has it asked.

@@ -132,16 +132,23 @@ def esp_of_a_box_behind(net):
             assert box.recv(2000) == ESP
 
 
+#: The stream's connection, as `conntrack` is asked for it.
+OURS = ("-p", "udp", "--orig-port-dst", "7000")
+
+
+def idents(net):
+    """Linux's number of it: another one is another connection."""
+    return [re.search(r"id=(\d+)", line).group(1) for line in entries(net, *OURS)]
+
+
 def test_they_live_while_they_have_traffic_and_go_back_when_forgotten(network):
     net = build(network, udp_timeout=2, udp_timeout_stream=2)
     run = Stream(net.client, net.server, t.SERVER4, rate=200)
-    ours = ("-p", "udp", "--orig-port-dst", "7000")
-    ident = lambda: [re.search(r"id=(\d+)", line).group(1) for line in entries(net, *ours)]
-    wait_for("the connection", ident)
-    before = ident()
+    wait_for("the connection", lambda: idents(net))
+    before = idents(net)
     with carries(net, 500):
         time.sleep(4)
-    assert ident() == before, entries(net, *ours)
+    assert idents(net) == before, entries(net, *OURS)
     # Forgotten, it is Linux's again, which has another mind by now.
     wire = Capture(net.mid, "west", "udp port 7000")
     net.gwa.host.run("nft", "-f", "-", stdin=CLOSED)
@@ -161,12 +168,10 @@ def test_a_connection_carried_from_its_first_answer_on_stays(network):
     """Linux, which has seen two packets of it, keeps it for its shortest time."""
     net = build(network, udp_timeout=3, udp_timeout_stream=60)
     run = Stream(net.client, net.server, t.SERVER4, rate=200)
-    ours = ("-p", "udp", "--orig-port-dst", "7000")
-    ident = lambda: [re.search(r"id=(\d+)", line).group(1) for line in entries(net, *ours)]
-    wait_for("the connection", ident)
-    before = ident()
+    wait_for("the connection", lambda: idents(net))
+    before = idents(net)
     time.sleep(6)
-    assert ident() == before, entries(net, *ours)
+    assert idents(net) == before, entries(net, *OURS)
     for end in (run.probe, run.echo):
         end.kill(signal.SIGKILL)
 
@@ -192,10 +197,9 @@ def test_without_traffic_they_end_in_their_time(network):
     net = build(network, udp_timeout=2, udp_timeout_stream=2)
     with carries(net, 150):
         stream(net.client, net.server, t.SERVER4, count=100)
-    ours = ("-p", "udp", "--orig-port-dst", "7000")
-    assert entries(net, *ours)
+    assert entries(net, *OURS)
     told(net)
-    wait_for("the end", lambda: not entries(net, *ours), timeout=5)
+    wait_for("the end", lambda: not entries(net, *OURS), timeout=5)
 
 
 @pytest.mark.skipif(os.environ.get("CULVERT_SUITES") == "sample", reason="not in the sample: ways of the ports' own scenarios")

@@ -17,12 +17,12 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// The benchmark.
+    /// Which benchmark runs.
     #[command(subcommand)]
     pub command: BenchCommand,
 }
 
-/// The benchmarks.
+/// The benchmarks, each with its options.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
     /// The whole gateway path: cycles a packet, and the ratio to the cipher alone.

@@ -99,9 +99,9 @@ pub enum Failed {
     /// The file cannot be written.
     #[error("writing the capture to {path}: {source}", path = path.display())]
     Write {
-        /// The file.
+        /// Where the capture was to go.
         path: PathBuf,
-        /// Why.
+        /// What the file system answered.
         source: io::Error,
     },
     /// The keys cannot be had, or not be written.

@@ -164,7 +164,7 @@ impl Config {
         }
     }
 
-    /// `[tun]`.
+    /// Judges `[tun]`: the private interface, its MTU and its tables.
     fn of_private(&self, found: &mut Found, ports: &HashSet<&str>) {
         let tun = &self.tun;
         let name = tun.interface.as_str();

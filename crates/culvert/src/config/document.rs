@@ -32,7 +32,7 @@ pub struct Node {
 /// What a value is.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// Text.
+    /// Text, without its quotes.
     Text(String),
     /// A number; none where it is too large.
     Integer(Option<i64>),
@@ -42,7 +42,7 @@ pub enum Value {
     Boolean(bool),
     /// A date or a time.
     Time(String),
-    /// A list.
+    /// A list, or tables of one name in order.
     List(Vec<Node>),
     /// Keys and their values, in the order of their names.
     Table(Vec<(String, Node)>),

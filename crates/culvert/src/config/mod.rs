@@ -311,7 +311,7 @@ fn default_name() -> String {
 #[derive(Debug, Error)]
 #[error("{}", listed(path, problems))]
 pub struct ConfigError {
-    /// The file.
+    /// Where the refused file is.
     pub path: PathBuf,
     /// What is wrong with it, with places.
     pub problems: Vec<Problem>,

@@ -26,7 +26,7 @@ pub enum Sockets {
     /// What is best by driver, kernel and owner of the SAs; chosen when the port is opened.
     #[default]
     Auto,
-    /// AF_XDP.
+    /// AF_XDP, with or without a copy.
     Xdp,
     /// Packet sockets.
     Packet,
@@ -89,7 +89,7 @@ pub(super) enum Port {
 type Wrong = (&'static str, String, &'static str);
 
 impl PortSection {
-    /// Its interface.
+    /// The interface that the section names.
     pub(super) fn interface(&self) -> &str {
         &self.interface
     }

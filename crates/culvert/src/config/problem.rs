@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A place in a file, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
-    /// The line.
+    /// The line, the first of the file being 1.
     pub line: usize,
     /// The character in it.
     pub column: usize,
@@ -84,7 +84,7 @@ impl fmt::Display for Problem {
 
 /// Problems of one file, for people: each on a line that begins as a compiler's, with the remedy below it.
 pub struct Listed<'p> {
-    /// The file.
+    /// Where the file is.
     pub path: &'p std::path::Path,
     /// What is wrong with it.
     pub problems: &'p [Problem],

@@ -9,7 +9,7 @@ pub struct Connections {
     pub socket: String,
     /// Whether it answers.
     pub reachable: bool,
-    /// Why not.
+    /// Why it does not answer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub why: Option<String>,
     /// The children that are to be up; none while it does not answer.

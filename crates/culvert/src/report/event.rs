@@ -126,7 +126,7 @@ pub enum Occurrence {
     },
     /// A configuration was refused, and that of before counts.
     ReloadRefused {
-        /// Why.
+        /// What was wrong, in a line.
         why: String,
     },
     /// Many packets are dropped for one reason.

@@ -9,7 +9,7 @@ use crate::config::Problem;
 pub struct Reloaded {
     /// The file counts; otherwise nothing of it does.
     pub reloaded: bool,
-    /// The file.
+    /// Where the file that was read is.
     pub file: String,
     /// What is wrong with it.
     pub problems: Vec<Problem>,
@@ -24,7 +24,7 @@ pub struct Reloaded {
 /// The configuration that a daemon runs with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Configuration {
-    /// Its file.
+    /// Where its file is.
     pub file: String,
     /// When the file was last taken, at the start or by a reload, in milliseconds since 1970.
     pub taken_ms: u64,

@@ -12,7 +12,7 @@ use crate::backend::Backend;
 /// SPIs that were given back without an SA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GivenBack {
-    /// How many.
+    /// How many there were since the start.
     pub count: u64,
     /// The peer of the last one.
     pub peer: Option<IpAddr>,

@@ -23,7 +23,7 @@ pub const IKE_DAEMONS: [&str; 3] = ["charon-systemd", "charon", "pluto"];
 pub struct IkeProcess {
     /// The program's name.
     pub name: String,
-    /// Process id.
+    /// Its process id, as this PID namespace has it.
     pub pid: u32,
     /// The socket that its XFRM netlink goes to, if it was started by `culvert exec`.
     pub socket: Option<PathBuf>,

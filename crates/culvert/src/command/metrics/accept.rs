@@ -5,7 +5,7 @@
 pub enum Form {
     /// Prometheus's text format, which everything understands.
     Prometheus,
-    /// OpenMetrics.
+    /// OpenMetrics 1.0, which ends with `# EOF`.
     OpenMetrics,
 }
 

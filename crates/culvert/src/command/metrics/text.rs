@@ -74,7 +74,7 @@ fn families(openmetrics: &str) -> Vec<Family<'_>> {
     families
 }
 
-/// `name{label="value",...} value`
+/// Reads a line such as `name{label="value",...} value`.
 fn sample(line: &str) -> Option<Value> {
     let (series, value) = line.rsplit_once(' ')?;
     let (name, labels) = series.split_once('{').unwrap_or((series, "}"));

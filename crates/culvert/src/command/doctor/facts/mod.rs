@@ -37,11 +37,11 @@ pub struct Facts {
 /// Another instance whose daemon runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherInstance {
-    /// Its name.
+    /// What `--name` calls it.
     pub name: String,
     /// Its private interface.
     pub interface: Option<String>,
-    /// Its ports.
+    /// The interfaces that are its ports.
     pub ports: Vec<String>,
 }
 
@@ -271,9 +271,9 @@ pub struct Standing {
 /// By which sockets a port works, or will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Works {
-    /// AF_XDP.
+    /// By AF_XDP, with or without a copy.
     Xdp,
-    /// Packet sockets.
+    /// By packet sockets at tcx.
     Packet,
     /// That is chosen when it opens.
     Open,
