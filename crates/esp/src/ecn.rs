@@ -8,7 +8,7 @@ pub enum EcnDecap {
     /// All sixteen cells of RFC 6040 §4.2, with the drop of an outer CE over an inner not-ECT.
     #[default]
     Rfc6040,
-    /// What Linux's XFRM does: an outer CE marks an inner header that is ECN-capable; every other
+    /// As Linux's XFRM: an outer CE marks an inner header that is ECN-capable. Every other
     /// combination leaves the inner header as it is, and nothing is dropped.
     Linux,
 }

@@ -151,7 +151,7 @@ pub fn ipcomp(data: &[u8]) {
     }
 }
 
-/// What is inside of a packet of IPComp, or of IP in IP.
+/// Unpacks IPComp, or IP in IP: the inner packet, and its kind.
 fn unpack(sa: &Sa, packet: &[u8], deflate: &mut Deflate) -> Option<(Vec<u8>, Opened)> {
     let h = parse_ip(packet).ok()?;
     let (mut at, total) = (usize::from(h.header_len), usize::from(h.total_len));
@@ -217,7 +217,7 @@ fn sa(choice: u8, v4: bool) -> Option<Sa> {
     })
 }
 
-/// What ESP and AH choose alike.
+/// Parameters that fit ESP and AH alike, chosen by the bits of `choice`.
 fn params(suite: Suite, choice: u8, v4: bool) -> Option<SaParams> {
     let address = if v4 { "192.0.2.1" } else { "2001:db8::1" }.parse().ok()?;
     Some(SaParams {

@@ -23,7 +23,7 @@ use crate::tunnel_headers::{OuterDf, OuterDscp, TunnelHeaders};
 /// The outer TTL or hop limit: what Linux's routes give unless told otherwise (RFC 1700's default).
 const HOP_LIMIT: u8 = 64;
 
-/// What a packet adds to the template.
+/// The fields of a tunnel's outer headers that differ from packet to packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PerPacket {
     /// The outer DS field and ECN byte.
@@ -92,7 +92,7 @@ impl Form {
 pub(crate) struct OuterTemplate {
     /// The IP header from byte [`FIRST`] on, then the UDP header.
     bytes: [u8; MAX_LEN],
-    /// What the sequence number is combined with to make the IV of a counter mode.
+    /// Salt of a counter mode's IVs: each IV is the sequence number combined with it.
     pub iv_salt: u64,
     /// IPv4: the sum over the header's constant words. IPv6: next header and hop limit.
     net_word: u16,
@@ -102,18 +102,20 @@ pub(crate) struct OuterTemplate {
     spi: u32,
     /// Bytes in front of the payload, as [`Geometry::headroom`] has them, and the ICV.
     pub around: u8,
-    /// What the outer traffic class takes over from the inner one (RFC 4301 §5.1.2: DSCP; RFC 6040
-    /// §4.1, normal mode: ECN).
+    /// The bits of the outer traffic class that are copied from the inner one (RFC 4301 §5.1.2:
+    /// DSCP; RFC 6040 §4.1, normal mode: ECN).
     class_mask: u8,
-    /// What stands in it for every packet; has no bit of the mask.
+    /// The bits of the outer traffic class that are the same in every packet. Disjoint from the
+    /// mask.
     class_set: u8,
     pub form: Form,
-    /// Whether the inner DF is copied to the outer header.
+    /// True if the inner DF is copied to the outer header.
     copy_df: bool,
-    /// Whether DF is set for every packet.
+    /// True if DF is set in every packet.
     set_df: bool,
     pub esn: bool,
-    /// Whether outbound numbers have a ceiling.
+    /// True if outbound numbers have a ceiling: an owner that may go on with the SA holds them
+    /// back.
     pub has_ceiling: bool,
 }
 

@@ -74,7 +74,7 @@ impl IvSource {
 }
 
 impl core::fmt::Debug for IvSource {
-    /// Shows nothing of the state: whoever knows it can predict every later IV.
+    /// Shows nothing of the state: a reader of the log that knew it could predict every later IV.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("IvSource")
     }

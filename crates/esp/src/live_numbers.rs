@@ -20,7 +20,7 @@ use crate::ring::ring_words;
 
 /// Index of each number in the live numbers; the replay bitmap follows at [`BITMAP`].
 mod index {
-    /// What outbound numbers are combined with to make IVs; 0 until it is drawn.
+    /// Salt of the IVs of a counter mode; 0 until it is drawn.
     pub const IV_SALT: usize = 0;
     /// Packets dropped as older than the replay window (Linux's `stats.replay_window`).
     pub const TOO_OLD: usize = 1;
@@ -34,7 +34,7 @@ mod index {
     pub const EDGE: usize = 5;
     /// Bytes carried, both directions of use alike (an SA has one).
     pub const BYTES: usize = 6;
-    /// Packets carried.
+    /// Packets that the SA has carried.
     pub const PACKETS: usize = 7;
     /// Wall-clock second of the first use, 0 for never.
     pub const FIRST_USE: usize = 8;
@@ -101,7 +101,7 @@ impl LiveNumbers {
         self.0.prefetch(cache, Self::LINE_START);
     }
 
-    /// What outbound sequence numbers are combined with to make the IVs of a counter mode: random
+    /// Salt of the IVs of a counter mode, with which outbound sequence numbers are combined. Random
     /// bits, drawn by the first call and then the same for as long as the live numbers are kept.
     ///
     /// Numbers that begin again at 1 under the same keys (set by hand, after a reboot) are other live
@@ -128,13 +128,13 @@ impl LiveNumbers {
         &self.0.head()[index::SENT]
     }
 
-    /// Ends the handing out of outbound numbers, whoever would go on, and tells the last one handed
-    /// out: exactly, as every lease either came before or gets nothing. For an SA that goes.
+    /// Ends the handing out of outbound numbers, for every thread, and returns the last one handed
+    /// out. It is exact: a lease either came before, or gets nothing. For an SA that is deleted.
     pub fn close(&self) -> u64 {
         crate::sequence::close(self.sent())
     }
 
-    /// What [`sent`](LiveNumbers::sent) is when it was closed.
+    /// The value of [`sent`](LiveNumbers::sent) once numbers were closed.
     pub const CLOSED: u64 = crate::sequence::CLOSED;
 
     /// The highest inbound sequence number accepted.
@@ -147,12 +147,12 @@ impl LiveNumbers {
         self.0.rest()
     }
 
-    /// Bytes carried.
+    /// Bytes that the SA has carried.
     pub fn bytes(&self) -> &AtomicU64 {
         &self.0.head()[index::BYTES]
     }
 
-    /// Packets carried.
+    /// Packets that the SA has carried.
     pub fn packets(&self) -> &AtomicU64 {
         &self.0.head()[index::PACKETS]
     }

@@ -29,15 +29,15 @@ pub struct Opening {
     pub(crate) shape: Shape,
 }
 
-/// What was inside.
+/// The content of an opened packet, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
     /// An IP packet: the inner one in tunnel mode, the restored one in transport mode.
     Packet {
         /// Where it lies, as long as its IP header says.
         span: Span,
-        /// What [`wire::parse_ip`] makes of it. An error is about what is behind the IP header,
-        /// which has been checked: extension headers, a fragment's end, ports.
+        /// The result of [`wire::parse_ip`]. An error concerns what is behind the IP header, which
+        /// has been checked: extension headers, a fragment's end, ports.
         headers: Result<Headers, ParseError>,
     },
     /// A payload of IP-TFS, which lies here (RFC 9347): nothing of it has been looked at.
@@ -46,11 +46,11 @@ pub enum Opened {
     Dummy,
 }
 
-/// What was decrypted, and what the SA has to know of it to accept the packet.
+/// A decrypted packet's content, with what the SA needs to accept it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "nothing has been accepted yet"]
 pub struct Content {
-    /// What is counted, in bytes.
+    /// Bytes that the SA counts.
     payload_len: u32,
     /// Where the IP packet lies.
     start: u32,
@@ -82,19 +82,19 @@ impl Content {
         Content { payload_len: payload_len as u32, start, len, kind }
     }
 
-    /// Whether it is a dummy packet, which ends here.
+    /// True if it is a dummy packet (RFC 4303 §2.6), which ends here.
     #[inline]
     pub fn is_dummy(&self) -> bool {
         self.kind == Kind::Dummy
     }
 
-    /// Whether it is a payload of IP-TFS, which lies where a packet would.
+    /// True if it is a payload of IP-TFS, which lies where a packet would.
     #[inline]
     pub fn is_aggfrag(&self) -> bool {
         self.kind == Kind::Aggfrag
     }
 
-    /// Whether it is an IP packet whose summary is known.
+    /// True if it is an IP packet whose summary is known.
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.kind == Kind::Packet
@@ -334,7 +334,7 @@ impl Opening {
         }
     }
 
-    /// What is inside of something else than ESP.
+    /// The content of AH, IPComp or IP in IP.
     #[inline(never)]
     fn look_behind(
         &self,
@@ -460,7 +460,7 @@ fn in_parts(found: Result<Content, DropReason>) -> Result<Content, DropReason> {
     Ok(Content { payload_len, start, len, kind })
 }
 
-/// What becomes of a packet whose IP header is right; its summary is written, if it has one.
+/// The kind of a packet whose IP header is right. Writes its summary, if it has one.
 fn kind_of(headers: &Result<Headers, ParseError>, inner: &mut Summary) -> Kind {
     match headers {
         Ok(h) => {
@@ -520,7 +520,7 @@ fn padding_mask(pad_len: u8) -> Option<(u128, u128)> {
     Some((u128::from_le_bytes(*part(&MASK)?), u128::from_le_bytes(*part(&PADDING)?)))
 }
 
-/// Whether padding of any length is 1, 2, 3, ..., without a branch per byte; there are at most 255.
+/// True if the padding is 1, 2, 3, ... (RFC 4303 §2.4). No branch per byte; there are at most 255.
 #[cold]
 #[inline(never)]
 fn is_padding(padding: &[u8]) -> bool {

@@ -20,7 +20,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Its IP protocol number.
+    /// The IP protocol number (IANA).
     pub const fn number(self) -> u8 {
         match self {
             Protocol::Esp => wire::protocol::ESP,
@@ -31,7 +31,8 @@ impl Protocol {
         }
     }
 
-    /// Whether its packets have neither numbers nor an ICV, and its SAs no algorithm of an engine.
+    /// True for protocols whose packets have neither numbers nor an ICV, and whose SAs have no
+    /// algorithm of an engine.
     pub const fn is_bare(self) -> bool {
         matches!(self, Protocol::IpComp | Protocol::IpInV4 | Protocol::IpInV6)
     }
@@ -42,14 +43,14 @@ impl Protocol {
 pub enum Mode {
     /// A whole IP packet travels inside ESP, behind a new IP header.
     Tunnel,
-    /// What follows the packet's own IP header travels inside ESP.
+    /// Protects the payload of the packet's own IP header.
     Transport,
     /// Whole packets and pieces of them travel inside ESP as AGGFRAG payloads, behind a new IP header (RFC 9347).
     Iptfs,
 }
 
 impl Mode {
-    /// Whether there is a new IP header.
+    /// True if packets get a new IP header.
     pub const fn is_tunnel(self) -> bool {
         matches!(self, Mode::Tunnel | Mode::Iptfs)
     }
@@ -78,7 +79,7 @@ pub struct SaFlags {
     /// AH over IPv4: pad the header to a multiple of 4 bytes, as RFC 4302 §2.6 has it, and not of 8
     /// (`align4`).
     pub align4: bool,
-    /// ICMP errors about packets that travel the other way may come through the SA, whoever sends them
+    /// ICMP errors about packets of the other direction may come through the SA, from any sender
     /// (`icmp`, RFC 4301 §6.2).
     pub icmp: bool,
 }
@@ -107,7 +108,7 @@ pub struct SaParams {
     pub replay_window: u32,
     /// Traffic flow confidentiality: pad every payload to at least so many bytes; 0 for none.
     pub tfc_pad_len: u32,
-    /// Flags.
+    /// Flags, as `struct xfrm_usersa_info` has them.
     pub flags: SaFlags,
 }
 

@@ -97,7 +97,7 @@ impl<'a> ReplayWindow<'a> {
         self.word(number / 64).into_iter().for_each(mem::prefetch);
     }
 
-    /// Whether a packet with this number may be accepted; changes nothing.
+    /// Checks that a packet with this number may be accepted. Changes nothing.
     ///
     /// # Errors
     /// [`DropReason::InSequenceZero`], [`DropReason::InReplayOld`] or
@@ -123,7 +123,7 @@ impl<'a> ReplayWindow<'a> {
         }
     }
 
-    /// Whether the number lies in the window and was received.
+    /// True if the number lies in the window and was received.
     pub fn seen(&self, number: u64) -> bool {
         let edge = self.edge();
         self.size() != 0

@@ -43,7 +43,7 @@ pub struct Sa {
     pub(crate) live: LiveNumbers,
     session: Session,
     pub(crate) shape: Shape,
-    /// Control data.
+    /// Control data: read where an SA is installed, listed or deleted, never for a packet.
     params: SaParams,
 }
 
@@ -125,7 +125,7 @@ impl Sa {
         self
     }
 
-    /// Whether outbound numbers have a ceiling.
+    /// True if outbound numbers have a ceiling.
     pub fn has_ceiling(&self) -> bool {
         self.template.has_ceiling
     }
@@ -144,18 +144,18 @@ impl Sa {
         }
     }
 
-    /// The parameters.
+    /// The parameters that it was installed with.
     pub fn params(&self) -> &SaParams {
         &self.params
     }
 
-    /// Whether it is in tunnel mode, as against transport mode.
+    /// True in tunnel mode, false in transport mode.
     #[inline]
     pub fn is_tunnel(&self) -> bool {
         self.shape.mode().is_tunnel()
     }
 
-    /// Whether it carries payloads of IP-TFS (RFC 9347), which it seals as packets of
+    /// True if it carries payloads of IP-TFS (RFC 9347), which it seals as packets of
     /// [`Fields::opaque`].
     #[inline]
     pub fn is_iptfs(&self) -> bool {
@@ -175,13 +175,13 @@ impl Sa {
         dscp | ecn
     }
 
-    /// Whether the protocol is AH.
+    /// True if the protocol is AH.
     #[inline]
     pub fn is_ah(&self) -> bool {
         self.shape.is_ah()
     }
 
-    /// Whether the protocol is IPComp: see [`Sa::compress`] and [`Sa::decompress`].
+    /// True if the protocol is IPComp: see [`Sa::compress`] and [`Sa::decompress`].
     #[inline]
     pub fn is_ipcomp(&self) -> bool {
         self.shape.is_ipcomp()
@@ -337,15 +337,16 @@ impl Sa {
     }
 }
 
-/// Why an SA could not be made. All are the caller's fault, or that of whoever configured the SA.
+/// The reason that an SA could not be made. Each is the caller's fault, or the operator's that
+/// configured the SA.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SaError {
     /// The session was made for another suite.
     #[error("the SA is for {params}, its crypto session for {session}")]
     Suite {
-        /// What the parameters ask for.
+        /// The suite in the parameters.
         params: crypto::Suite,
-        /// What the session does.
+        /// The suite of the session that was handed in.
         session: crypto::Suite,
     },
     /// Source and destination are of different families.
@@ -375,9 +376,9 @@ pub enum SaError {
     /// The live numbers were made for a smaller replay window.
     #[error("the replay window needs a bitmap of {needed} words, the live numbers have {given}")]
     LiveNumbers {
-        /// Words needed.
+        /// Words that the window needs.
         needed: usize,
-        /// Words given.
+        /// Words of the memory that was handed in.
         given: usize,
     },
 }

@@ -34,9 +34,9 @@ pub struct Sealing {
 }
 
 impl Sa {
-    /// What the SA counts for a cleartext packet that it is to seal, in bytes, as Linux's
-    /// `xfrm_output_one` does: the whole packet in tunnel mode, its payload in transport mode,
-    /// before TFC and padding. Counted with [`LiveNumbers::count`](crate::LiveNumbers::count), before the
+    /// Bytes that the SA counts for a cleartext packet to be sealed, as Linux's `xfrm_output_one`
+    /// does: the whole packet in tunnel mode, its payload in transport mode, before TFC and
+    /// padding. Counted with [`LiveNumbers::count`](crate::LiveNumbers::count), before the
     /// encryption, by the thread that owns the SA.
     ///
     /// `h` was parsed from `packet`.
@@ -70,8 +70,8 @@ impl Sa {
     /// packet fits is the caller's to see to, with [`Sa::max_inner_len`]. `number` comes from
     /// [`Sa::lease`] of this same SA, and is used up also where this fails.
     ///
-    /// Touches no number of the SA, so any thread may do it, for any packet; whoever owns the SA
-    /// counts the packet, with [`Sa::payload_len`].
+    /// Touches no number of the SA, so any thread may do it, for any packet. The SA's owner counts
+    /// the packet, with [`Sa::payload_len`].
     ///
     /// 1. Split off the headers that stay visible (transport mode).
     /// 2. Lengths: TFC, padding, room.
@@ -306,8 +306,8 @@ impl Sa {
         self.seal_finish_any(buf, sealing, status)
     }
 
-    /// Whether [`Sa::seal_finish`] has something to do for this SA's packets also where the job
-    /// succeeded. Where it has not, what [`Sa::seal_prepare`] returned may be sent then as it is.
+    /// True if [`Sa::seal_finish`] is needed also where the job succeeded. Where it is not, the
+    /// result of [`Sa::seal_prepare`] may be sent as it is.
     #[inline]
     pub fn has_to_finish(&self) -> bool {
         self.shape.finishes()
@@ -366,7 +366,7 @@ impl Sa {
         Ok((Some(visible), payload_len))
     }
 
-    /// What a packet of a tunnel adds to the outer headers.
+    /// A packet's own fields in the outer headers of a tunnel.
     pub(crate) fn per_packet(&self, h: Fields, number: u64, total_len: u16) -> PerPacket {
         let t = &self.template;
         PerPacket {

@@ -101,10 +101,10 @@ pub(crate) fn lease(sent: &AtomicU64, last: u64, n: u32) -> Result<Lease, DropRe
     }
 }
 
-/// What a number holds that was closed: beyond every number, so nothing is leased from it any more.
+/// The value of a closed number. Nothing can be leased beyond it.
 pub(crate) const CLOSED: u64 = u64::MAX;
 
-/// Ends the handing out of numbers, whoever would go on, and tells the last one handed out.
+/// Ends the handing out of numbers, for every thread, and returns the last one handed out.
 ///
 /// All leases, and this, are read-modify-writes of one number, and those have one order: each lease
 /// either came before, and all its numbers are at most the one told, or comes later and gets

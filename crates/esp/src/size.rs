@@ -28,7 +28,7 @@ pub(crate) struct Geometry {
     pub prefix_len: u8,
     /// ESP's fixed trailer; 0 for AH.
     pub trailer_len: u8,
-    /// What follows payload and trailer: ESP's ICV; 0 for AH.
+    /// Bytes behind payload and trailer: ESP's ICV; 0 for AH.
     pub behind_len: u8,
     /// The multiple that payload and trailer together must have.
     pub align: u8,
@@ -70,7 +70,7 @@ impl Geometry {
         }
     }
 
-    /// What is put in front of the payload, apart from headers that stay visible.
+    /// Bytes in front of the payload, without headers that stay visible.
     pub fn headroom(&self) -> usize {
         usize::from(self.outer_ip_len) + usize::from(self.udp_len) + usize::from(self.prefix_len)
     }
@@ -106,8 +106,8 @@ impl Geometry {
     }
 }
 
-/// What opening a packet, and everything but sealing, reads of an SA's lengths and flags: eight
-/// bytes, beside the pointers to live numbers and keys.
+/// Lengths and flags of an SA, for opening and all but sealing: eight bytes, beside the pointers to
+/// live numbers and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// The replay window's size in packets, 0 for no check; bit 23 for IP-TFS; above it, from bit 24
@@ -115,7 +115,7 @@ pub(crate) struct Shape {
     window: u32,
     /// From the protocol's first byte to the payload's: ESP header and IV, or AH with its ICV.
     prefix_len: u8,
-    /// The ICV.
+    /// Bytes of the ICV.
     icv_len: u8,
     /// The multiple that payload and trailer together must have, less one.
     align_mask: u8,
@@ -123,7 +123,7 @@ pub(crate) struct Shape {
 }
 
 const WINDOW_BITS: u32 = 24;
-/// Whether the content is of IP-TFS.
+/// Set if the content is of IP-TFS.
 const IPTFS: u32 = 1 << (WINDOW_BITS - 1);
 const _: () = assert!(MAX_REPLAY_WINDOW < IPTFS);
 const _: () = assert!(size_of::<Shape>() == 8);
@@ -178,7 +178,7 @@ impl Shape {
         self.flags & flag != 0
     }
 
-    /// The lengths.
+    /// The lengths that the SA fixes.
     pub fn geometry(self) -> Geometry {
         Geometry {
             outer_ip_len: match (self.has(flag::TRANSPORT), self.has(flag::V4)) {
@@ -218,7 +218,7 @@ impl Shape {
         if self.has(flag::UDP) { UDP_HEADER_LEN } else { 0 }
     }
 
-    /// Whether what is inside is of IP-TFS.
+    /// True if the content is of IP-TFS.
     #[inline(always)]
     pub fn is_iptfs(self) -> bool {
         self.window & IPTFS != 0
@@ -235,41 +235,41 @@ impl Shape {
         self.has(flag::ESN)
     }
 
-    /// Whether the outer family is IPv4; in transport mode the packet's.
+    /// True if the outer family is IPv4. In transport mode that is the packet's own family.
     #[inline(always)]
     pub fn is_v4(self) -> bool {
         self.has(flag::V4)
     }
 
-    /// Whether a UDP checksum is due once a packet is encrypted.
+    /// True if a UDP checksum must be computed once a packet is encrypted.
     pub fn sums_udp(self) -> bool {
         self.flags & (flag::UDP | flag::V4) == flag::UDP
     }
 
-    /// Whether something is left to do once the engine has run over a packet that is sealed.
+    /// True if a sealed packet needs work once the engine has run over it.
     #[inline(always)]
     pub fn finishes(self) -> bool {
         self.has(flag::FINISHES)
     }
 
-    /// Whether the protocol is ESP.
+    /// True if the protocol is ESP.
     #[inline(always)]
     pub fn is_esp(self) -> bool {
         self.flags & (flag::UDP | flag::FINISHES) != flag::FINISHES
     }
 
-    /// Whether the protocol is AH.
+    /// True if the protocol is AH.
     #[inline(always)]
     pub fn is_ah(self) -> bool {
         !self.is_esp() && self.prefix_len != 0
     }
 
-    /// Whether the protocol has neither numbers nor an ICV: IPComp, or IP in IP.
+    /// True if the protocol has neither numbers nor an ICV: IPComp, or IP in IP.
     pub fn is_bare(self) -> bool {
         !self.is_esp() && self.prefix_len == 0
     }
 
-    /// Whether the protocol is IPComp.
+    /// True if the protocol is IPComp.
     pub fn is_ipcomp(self) -> bool {
         self.is_bare() && self.has(flag::IPCOMP)
     }
@@ -301,8 +301,8 @@ impl Shape {
         Ok(dscp | ecn)
     }
 
-    /// Whether [`Shape::inner_class`] leaves an inner class as it is, by a quick look: where the
-    /// outer header has no mark, or the same one as the inner (RFC 6040 §4.2).
+    /// True if [`Shape::inner_class`] leaves an inner class as it is, by a quick look: the outer
+    /// header has no mark, or the same one as the inner (RFC 6040 §4.2).
     #[inline(always)]
     pub fn keeps_class(self, inner: u8, outer: u8) -> bool {
         let is_unmarked = outer & ecn::MASK == 0 || (inner ^ outer) & ecn::MASK == 0;

@@ -20,7 +20,7 @@ pub(crate) struct Visible {
     pub len: usize,
     /// Offset of the field that names what follows them.
     pub next_header_at: usize,
-    /// What that field says: the protocol of the payload.
+    /// Protocol of the payload, as that field had it.
     pub protocol: u8,
 }
 

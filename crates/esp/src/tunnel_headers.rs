@@ -34,6 +34,7 @@ pub enum OuterDscp {
     /// The inner header's: the uniform model.
     #[default]
     Copy,
-    /// This code point, 0 to 63, whatever travels inside: the pipe model, which tells observers nothing.
+    /// This code point, 0 to 63, for every inner packet: the pipe model, which tells observers
+    /// nothing.
     Value(u8),
 }

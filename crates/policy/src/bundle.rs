@@ -29,7 +29,7 @@ impl SaBundle {
         has_room
     }
 
-    /// The SAs.
+    /// The SAs in the order in which they are applied outbound.
     pub fn as_slice(&self) -> &[SaHandle] {
         self.handles.get(..usize::from(self.len)).unwrap_or(&self.handles)
     }

@@ -6,7 +6,7 @@
 
 use wire::{Fragment, Headers};
 
-/// Whether this host is an end of the packet.
+/// The host's part in a packet: an end of it, or a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
     /// Source or destination is this host (a multicast group that it listens to counts).
@@ -15,7 +15,7 @@ pub enum Ends {
     Forwarded,
 }
 
-/// Whether the packet bypasses the policies of every direction.
+/// True if the packet bypasses the policies of every direction.
 ///
 /// Only the host's own packets do. A forwarded packet never does: a client behind the gateway
 /// could otherwise choose port 500 to get past the policies, and neighbour discovery is not

@@ -9,10 +9,10 @@ use crate::policy_entry::is_ipcomp;
 use crate::sa_entry::{SaEntry, SaState};
 use crate::selector::Prefix;
 
-/// What an outbound SA is looked for by.
+/// Key of the index of outbound SAs: all that a template asks for and a hash can find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OutboundKey {
-    /// Outer destination.
+    /// Outer destination of the SA.
     pub dst: IpAddr,
     /// The number that ties templates to SAs.
     pub reqid: u32,
@@ -21,13 +21,13 @@ pub struct OutboundKey {
 }
 
 impl OutboundKey {
-    /// An SA's.
+    /// The key of an SA.
     pub const fn of_sa(config: &SaConfig) -> OutboundKey {
         let SaConfig { params, reqid, if_id, .. } = config;
         OutboundKey { dst: params.dst, reqid: *reqid, if_id: *if_id }
     }
 
-    /// Those of a policy's SAs, for each template; none if they differ from host to host.
+    /// The keys of a policy's SAs, one for each template. `None` if they differ from host to host.
     pub fn of_policy(config: &PolicyConfig) -> Option<Vec<OutboundKey>> {
         let of = |dst, reqid| OutboundKey { dst, reqid, if_id: config.if_id };
         let templates = config.templates.iter().zip(ends(config)?);

@@ -29,7 +29,7 @@ impl WorkerIndex {
         if index < WorkerIndex::MAX { Some(WorkerIndex(index as u8)) } else { None }
     }
 
-    /// The index.
+    /// The worker's number, to index its lane of counters.
     pub const fn get(self) -> usize {
         self.0 as usize
     }

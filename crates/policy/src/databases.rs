@@ -140,7 +140,7 @@ impl<S> Databases<S> {
         entry
     }
 
-    /// Removes an SA; [`SaEntry::is_removed`] tells whoever still holds it.
+    /// Removes an SA. [`SaEntry::is_removed`] is true from then on, for readers that still hold it.
     pub fn remove_sa(&mut self, id: &SaId) -> Option<Arc<SaEntry<S>>> {
         let (handle, old) = self.find(id)?;
         self.sad.remove(&mut self.out, handle, &old);
@@ -150,8 +150,8 @@ impl<S> Databases<S> {
         Some(old)
     }
 
-    /// What was found out about the flows that a policy may be for does not hold any more, although
-    /// nothing has changed: they are to ask again.
+    /// Has the flows that this policy may match resolved again, although no policy or SA has
+    /// changed.
     pub fn ask_again(&mut self, index: u32) {
         let Some(placed) = self.policies.get(&index) else { return };
         let spot = Spot::of_policy(&self.out.view().seeds, &placed.entry.config);
@@ -179,7 +179,7 @@ impl<S> Databases<S> {
         self.out.view().sas.iter().filter_map(|slot| slot.entry.clone())
     }
 
-    /// Whether any SA is encapsulated in UDP.
+    /// True if any SA is encapsulated in UDP.
     pub fn has_encapsulated(&self) -> bool {
         self.encapsulated > 0
     }
@@ -268,14 +268,14 @@ impl<S> Databases<S> {
         self.out.publish(|| Change::Default(direction, action));
     }
 
-    /// What happens to packets that no policy matches.
+    /// The action for packets that no policy matches.
     pub fn default_action(&self, direction: Direction) -> Action {
         self.out.view().defaults[direction as usize]
     }
 }
 
-/// Whether a selector names an interface, whether it names ports, whether an SA is for one CPU, and whether
-/// a policy is for ICMP errors.
+/// Four facts that may be named by an entry: a selector names an interface; it names ports; an SA
+/// is for one CPU; a policy is for ICMP errors.
 type Names = [bool; 4];
 
 const NO_NAMES: Names = [false; 4];

@@ -34,17 +34,17 @@ pub(crate) enum Change<S> {
     GroupsV6(Direction, Groups<V6>),
     /// Policies come and go.
     Policy(PolicyChange),
-    /// What happens without a policy.
+    /// The default action of a direction.
     Default(Direction, Action),
-    /// Whether any selector names an interface.
+    /// True if any selector names an interface.
     Interfaces(bool),
-    /// Whether any selector names ports.
+    /// True if any selector names ports.
     Ports(bool),
-    /// Whether any SA is for the packets of one CPU.
+    /// True if any SA is for the packets of one CPU.
     Cpus(bool),
-    /// Whether some policy is for ICMP errors too.
+    /// True if some policy is for ICMP errors too.
     Errors(bool),
-    /// What was found out about the flows of a policy is to be found out again.
+    /// Voids the stamps of the flows that a policy may match.
     Again(Spot),
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct PolicySlots {
 }
 
 impl<S> Change<S> {
-    /// What taking it over costs, roughly: removals may free an SA.
+    /// Rough cost of taking the change over: a removal may free an SA.
     pub(crate) fn weight(&self) -> u32 {
         match self {
             Change::Sa(SaChange { remove: Some(_), .. }) => 4,
@@ -105,7 +105,7 @@ pub(crate) struct Inbox<S> {
     receiver: Receiver<Change<S>>,
     /// Changes taken over, as the writer sees it.
     taken: Arc<Counter>,
-    /// The same.
+    /// Changes taken over: the reader's own copy.
     seen: u64,
 }
 
@@ -149,7 +149,7 @@ impl<S> Feeds<S> {
 }
 
 impl<S> Inbox<S> {
-    /// Whether there is something to take over. One load.
+    /// True if there are changes to take over. One load.
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
         self.published.0.load(Acquire) != self.seen

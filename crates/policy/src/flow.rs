@@ -5,7 +5,7 @@ use wire::{Fragment, Headers};
 use crate::counters::WorkerIndex;
 use crate::selector::{PortMask, Selector};
 
-/// What travels beside a packet, and look-ups go by.
+/// Marks and interface ids that travel beside a packet, and that look-ups compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Marks {
     /// The packet's mark, 0 without one.
@@ -26,7 +26,7 @@ impl Marks {
     }
 }
 
-/// What a look-up goes by: a packet's headers and what travels beside the packet.
+/// Key of a policy look-up: a packet's headers, and what travels beside the packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow<'h> {
     /// The packet's own headers (after decryption, or before encryption).
@@ -64,7 +64,7 @@ impl<'h> Flow<'h> {
         Flow { worker, ..self }
     }
 
-    /// Whether the selector matches, its interface included.
+    /// True if the selector matches, its interface included.
     ///
     /// `unknown` is the answer where that cannot be known: the selector names an interface and the
     /// packet's is not known, or it names ports and the packet is a fragment other than the first,

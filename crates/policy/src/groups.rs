@@ -199,7 +199,7 @@ pub(crate) enum Asked {
     LaterFragments,
 }
 
-/// What the policies of a group have in common: which bits of a packet make up the key.
+/// The bits of a packet that are the key of a group: the same for all of its policies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Shape<A> {
     mask: Bits<A>,

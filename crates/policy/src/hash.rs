@@ -6,7 +6,7 @@
 //! patterns: numbers in a row can come out in a row): a few cycles, against twenty and more for
 //! SipHash.
 //!
-//! A tag is never trusted: whoever finds an entry by it compares the whole key.
+//! A tag is never trusted: a look-up that finds an entry by it compares the whole key.
 
 use core::array;
 use core::hash::BuildHasher;
@@ -40,7 +40,7 @@ impl Seeds {
         Seeds(array::from_fn(|i| state.hash_one(i)))
     }
 
-    /// What an arriving packet names.
+    /// Tag of an inbound SA, by the fields of an arriving packet.
     #[inline]
     pub(crate) fn inbound(&self, dst: IpAddr, spi: u32, protocol: u8) -> Tag {
         let [a, b, c, d] = self.0;
@@ -57,7 +57,7 @@ impl Seeds {
         })
     }
 
-    /// What a template asks for.
+    /// Tag of the outbound SAs of a template.
     #[inline]
     pub(crate) fn outbound(&self, dst: IpAddr, reqid: u32, if_id: u32) -> Tag {
         let [a, b, c, d] = self.0;

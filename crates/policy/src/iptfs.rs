@@ -1,6 +1,6 @@
 //! How an SA of IP-TFS mode packs what it carries (RFC 9347).
 
-/// What Linux's `XFRMA_IPTFS_*` attributes set, and the rate that Linux has no word for.
+/// Settings of Linux's `XFRMA_IPTFS_*` attributes, and the rate that Linux has no word for.
 ///
 /// An SA has one direction: the first two are of inbound SAs, the rest of outbound ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,19 +32,19 @@ pub struct IptfsRate {
     pub losses: IptfsLosses,
 }
 
-/// What becomes of a constant rate when packets are lost.
+/// Reaction of a constant rate to losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IptfsLosses {
-    /// It stays: nothing is known of losses.
+    /// The rate stays: losses are not measured.
     Ignored,
-    /// It follows them (section 2.4.2).
+    /// The rate follows the losses (section 2.4.2).
     Followed {
-        /// It does not fall below this, in bits a second.
+        /// Lower bound of the rate, in bits a second.
         least_bits_per_s: u64,
         /// Packets may be marked in place of being dropped (section 3.1).
         has_ecn: bool,
     },
-    /// It stays, and stops when they last (section 2.4.2.1).
+    /// The rate stays, and the SA stops when losses last (section 2.4.2.1).
     Broken(IptfsBreaker),
 }
 
@@ -65,12 +65,12 @@ impl IptfsRate {
         IptfsRate { bits_per_s, losses: IptfsLosses::Ignored }
     }
 
-    /// Whether payloads report congestion: their header is the longer one.
+    /// True if payloads report congestion: they have the longer header.
     pub const fn has_reports(&self) -> bool {
         !matches!(self.losses, IptfsLosses::Ignored)
     }
 
-    /// Whether marks of congestion are asked for, and count.
+    /// True if packets carry ECN and received marks count as congestion.
     pub const fn has_ecn(&self) -> bool {
         matches!(self.losses, IptfsLosses::Followed { has_ecn: true, .. })
     }

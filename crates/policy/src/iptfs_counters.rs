@@ -21,14 +21,14 @@ macro_rules! counters {
 counters! {
     /// Counters of one SA of IP-TFS mode. An SA has one direction, and so has each of them its meaning.
     IptfsCounters {
-        /// What holds now.
+        /// Gauges: the present values.
         pub now: IptfsGauges,
     }
     /// Payloads sent, or taken apart.
     payloads, "payloads";
     /// Packets put into payloads, or taken out of them.
     packets, "packets";
-    /// Those of them that were spread over several payloads.
+    /// Packets among them that were spread over several payloads.
     spread, "spread-packets";
     /// Payloads of nothing but padding.
     padding, "padding-payloads";
@@ -53,7 +53,7 @@ counters! {
 }
 
 counters! {
-    /// What holds now of an SA of IP-TFS mode.
+    /// Present values of an SA of IP-TFS mode.
     IptfsGauges {}
     /// Outbound: the constant rate, in bits a second; 0 on demand.
     bits_per_s, "bits-per-second";
@@ -97,7 +97,7 @@ impl IptfsCounter {
         self.0.store(value, Relaxed);
     }
 
-    /// The value.
+    /// The counter's value, read by any thread.
     pub fn value(&self) -> u64 {
         self.0.load(Relaxed)
     }

@@ -12,12 +12,12 @@ use crate::selector::Selector;
 pub struct Mark {
     /// The value. Bits outside the mask are cut off where the mark is parsed: with one the mark would match no packet.
     pub value: u32,
-    /// The mask.
+    /// Bits of a packet's mark that are compared.
     pub mask: u32,
 }
 
 impl Mark {
-    /// Whether a packet with this mark is meant.
+    /// True if a packet's mark matches.
     pub const fn matches(self, packet_mark: u32) -> bool {
         packet_mark & self.mask == self.value
     }
@@ -29,23 +29,23 @@ impl Mark {
     }
 }
 
-/// What a packet must carry beside its headers for an SA or a policy to be for it.
+/// Conditions beside the headers that a packet must meet for an SA or a policy to be for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Scope {
-    /// Mark.
+    /// Mark that packets must carry.
     pub mark: Mark,
     /// XFRM interface id, 0 for none.
     pub if_id: u32,
 }
 
 impl Scope {
-    /// Whether it asks for nothing.
+    /// True if there is no condition.
     pub fn is_any(&self) -> bool {
         *self == Scope::default()
     }
 }
 
-/// What identifies an SA (RFC 4301 §4.1, and Linux's mark).
+/// Identity of an SA (RFC 4301 §4.1, and Linux's mark).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SaId {
     /// Outer destination address.
@@ -54,13 +54,13 @@ pub struct SaId {
     pub spi: u32,
     /// IP protocol: 50 for ESP, 51 for AH, 108 for IPComp; 4 or 41 for IP in IP.
     pub protocol: u8,
-    /// Mark.
+    /// Mark that tells apart SAs of one SPI.
     pub mark: Mark,
 }
 
-/// What IP in IP has for an SPI: its packets have none, and its SAs are told apart by their source. That
-/// itself where it is an IPv4 address, as in Linux; else a digest, so that who finds an SA by it has to
-/// look at the source.
+/// The SPI that IP in IP is given: its packets have none, and its SAs are told apart by their
+/// source. An IPv4 source is the SPI, as in Linux; of an IPv6 source it is a digest, so that a
+/// look-up must compare the source too.
 pub fn spi_of_source(src: IpAddr) -> u32 {
     match src {
         IpAddr::V4(src) => src.to_bits(),
@@ -99,11 +99,11 @@ impl VolumeLimits {
 /// An SA as the data path gets it; the keys travel beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaConfig {
-    /// Packet work.
+    /// Parameters of the packet processing.
     pub params: SaParams,
-    /// Mark.
+    /// Mark that arriving packets must carry.
     pub mark: Mark,
-    /// What a packet's mark becomes when the SA has decrypted it (`XFRMA_SET_MARK`).
+    /// Mark of a packet once the SA has decrypted it (`XFRMA_SET_MARK`).
     pub set_mark: Mark,
     /// XFRM interface id, 0 for none.
     pub if_id: u32,
@@ -149,7 +149,7 @@ impl SaConfig {
         SaId { dst, spi, protocol: protocol.number(), mark: self.mark }
     }
 
-    /// What packets must carry for the SA to be theirs.
+    /// The conditions that packets must meet for this SA.
     pub fn scope(&self) -> Scope {
         Scope { mark: self.mark, if_id: self.if_id }
     }
@@ -167,12 +167,12 @@ pub enum Direction {
     Forward = 2,
 }
 
-/// What a policy does (RFC 4301 §4.4.1: PROTECT and BYPASS are told apart by templates).
+/// Action of a policy (RFC 4301 §4.4.1: PROTECT and BYPASS are told apart by templates).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Protect by the templates, or let pass where there are none (bypass).
     Allow,
-    /// Drop.
+    /// Drops the packet.
     Block,
     /// Left to Linux, which has the same policy and carries it out, whatever its templates say: such packets
     /// go to Linux. What was decrypted here has lost what Linux would judge it by, and is dropped. As the
@@ -206,13 +206,13 @@ pub struct Template {
 /// more in mind; Linux allows six templates).
 pub const MAX_BUNDLE: usize = 3;
 
-/// What a policy asks for beside its templates (`XFRM_POLICY_*`).
+/// Flags of a policy (`XFRM_POLICY_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PolicyFlags {
     /// Each CPU is to have an SA of its own, and its owner is asked for it (`XFRM_POLICY_CPU_ACQUIRE`,
     /// RFC 9611); until it is there, an SA that is for all protects.
     pub per_cpu: bool,
-    /// ICMP errors about packets that travel the other way are the policy's too, whoever sends them
+    /// ICMP errors about packets of the other direction match the policy too, from any sender
     /// (`XFRM_POLICY_ICMP`, RFC 4301 §6.2).
     pub icmp: bool,
     /// The offload device that has the policy too, by its number (packet offload). Such policies come before all others,
@@ -225,26 +225,26 @@ pub struct PolicyFlags {
 pub struct PolicyConfig {
     /// The database's own number for it; unique in the database, never 0.
     pub index: u32,
-    /// Direction.
+    /// Direction of the packets: in, out or forwarded.
     pub direction: Direction,
-    /// Which packets.
+    /// Selector of the packets.
     pub selector: Selector,
     /// Lower comes first.
     pub priority: u32,
-    /// Action.
+    /// Allow, block, or leave to Linux.
     pub action: Action,
     /// Templates in the order of application outbound; empty for bypass and block.
     pub templates: Vec<Template>,
-    /// What else is asked for.
+    /// Flags that the owner has set.
     pub flags: PolicyFlags,
-    /// Mark.
+    /// Mark that packets must carry.
     pub mark: Mark,
     /// XFRM interface id, 0 for none.
     pub if_id: u32,
 }
 
 impl PolicyConfig {
-    /// What packets must carry for the policy to be theirs.
+    /// The conditions that packets must meet for this policy.
     pub fn scope(&self) -> Scope {
         Scope { mark: self.mark, if_id: self.if_id }
     }

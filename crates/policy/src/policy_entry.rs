@@ -19,7 +19,7 @@ impl Rank {
     /// priority: so a look-up has no more to compare.
     pub(crate) const FIRST_AGE: u64 = 1 << 62;
 
-    /// A policy's.
+    /// Rank of a policy of this age: by its priority first.
     pub(crate) fn of(config: &PolicyConfig, age: u64) -> Rank {
         match config.flags.device {
             None => Rank { priority: config.priority, age },
@@ -34,19 +34,19 @@ impl Rank {
     pub(crate) const LAST: Rank = Rank { priority: u32::MAX, age: u64::MAX };
 }
 
-/// What the policy means for a packet that leaves.
+/// Treatment of a packet that leaves under the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Treatment {
     Block,
     Bypass,
-    /// Linux's.
+    /// Left to Linux.
     Leave,
     /// By this one template: a copy, so that a look-up need not go to the list.
     Protect(Template),
     /// By all of its templates, one after the other.
     ProtectAll,
-    /// What culvert cannot do: IPComp without protection around it, too many templates, or to tell which
-    /// packets are meant.
+    /// Not possible for culvert: IPComp without protection around it, too many templates, or a
+    /// selector that it cannot evaluate.
     Unsupported,
 }
 
@@ -81,18 +81,18 @@ impl PolicyEntry {
         PolicyEntry { rank, treatment, config, counters }
     }
 
-    /// What the owner asked packets to carry.
+    /// The conditions that packets must meet for this policy.
     pub fn scope(&self) -> Scope {
         self.config.scope()
     }
 
-    /// Whether the policy asks for what the data path cannot do (IPComp without protection around it, too
-    /// many templates): such traffic is blocked outbound, and the owner should be told.
+    /// True if the policy asks for what the data path cannot do (IPComp without protection around
+    /// it, too many templates). Such traffic is blocked outbound, and the owner should be told.
     pub fn is_unsupported(&self) -> bool {
         self.treatment == Treatment::Unsupported
     }
 
-    /// Whether the policy is for the packet: selector, mark and XFRM interface.
+    /// True if the policy is for the packet: selector, mark and XFRM interface.
     ///
     /// Where the selector names an interface and the packet's is not known, a policy that protects,
     /// blocks or is left to Linux is taken to match and one that lets pass is not, so that nothing leaks.
@@ -102,7 +102,7 @@ impl PolicyEntry {
             && flow.is_selected(&self.config.selector, self.treatment != Treatment::Bypass)
     }
 
-    /// Where the policy counts, for whoever counts without looking at it again.
+    /// The policy's counters, for a flow's plan: it counts without another look-up.
     pub fn counters(&self) -> &PolicyCounters {
         self.counters.get()
     }
@@ -114,12 +114,12 @@ impl PolicyEntry {
         self.counters().count(worker, packets, bytes, now_s);
     }
 
-    /// Packets decided.
+    /// Packets that the policy decided, of all workers.
     pub fn packets(&self) -> u64 {
         self.counters().packets()
     }
 
-    /// Bytes decided.
+    /// Bytes that the policy decided, of all workers.
     pub fn bytes(&self) -> u64 {
         self.counters().bytes()
     }
@@ -133,8 +133,8 @@ impl PolicyEntry {
 /// Bits of the age that order policies of a device that have one priority.
 const DEVICE_AGE_BITS: u32 = 29;
 
-/// Whether the data path can do what templates ask for: IPComp comes first, before all protection, and is
-/// never alone.
+/// True if the data path can carry out the templates: IPComp comes first, before all protection,
+/// and is never alone.
 fn are_carried(templates: &[Template]) -> bool {
     let rest = match templates {
         [first, rest @ ..] if is_ipcomp(first) => rest,
@@ -147,7 +147,7 @@ fn protects(template: &Template) -> bool {
     matches!(template.protocol, wire::protocol::ESP | wire::protocol::AH)
 }
 
-/// Whether a template asks for compression.
+/// True if a template asks for compression.
 pub(crate) fn is_ipcomp(template: &Template) -> bool {
     template.protocol == wire::protocol::IPCOMP
 }

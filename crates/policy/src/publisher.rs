@@ -19,7 +19,7 @@ impl<S> Publisher<S> {
         &self.view
     }
 
-    /// What a new reader needs.
+    /// The present view, and a queue of later changes, for a new reader.
     pub(crate) fn subscribe(&self) -> (View<S>, Inbox<S>) {
         (self.view.clone(), self.feeds.subscribe())
     }

@@ -30,7 +30,7 @@ pub struct Reader<S> {
     is_new: bool,
 }
 
-/// What the policy database says about a packet that leaves.
+/// Verdict of the policy database on a packet that leaves.
 #[derive(Debug)]
 pub enum Outbound<'r> {
     /// No policy matches, and such packets pass.
@@ -48,8 +48,8 @@ pub enum Outbound<'r> {
     /// The policy protects, but there is no SA for its template: the owner has to be asked for one
     /// (ACQUIRE), and the packet waits or is dropped.
     ///
-    /// For a template with `optional` set Linux asks too, but lets the packet pass unprotected;
-    /// whoever does the same must mean it.
+    /// For a template with `optional` set Linux asks too, but lets the packet pass unprotected; a
+    /// caller that does the same sends cleartext on purpose.
     NoState(&'r Arc<PolicyEntry>, &'r Template),
     /// The policy protects with this SA. Whether the owner is to be asked for one of the worker's own:
     /// [`Reader::wants_own`].
@@ -102,7 +102,7 @@ impl<S> Reader<S> {
         is_behind
     }
 
-    /// Whether there are changes that [`refresh`](Reader::refresh) has not taken over. One load.
+    /// True if there are changes that [`refresh`](Reader::refresh) has not taken over. One load.
     pub fn is_behind(&self) -> bool {
         self.inbox.has_more()
     }
@@ -118,7 +118,7 @@ impl<S> Reader<S> {
         self.view.sa(handle).map(|sa| &**sa)
     }
 
-    /// The same, for whoever has to hold on to it, which keeps its keys in memory.
+    /// The SA by `Arc`, for a holder beyond the next refresh. Its keys stay in memory as long.
     #[inline]
     pub fn shared_sa(&self, handle: SaHandle) -> Option<&Arc<SaEntry<S>>> {
         self.view.sa(handle)
@@ -145,9 +145,8 @@ impl<S> Reader<S> {
         (slot != NONE).then_some(SaIndex(slot))
     }
 
-    /// [`inbound_sa`](Reader::inbound_sa) for whoever has asked for the packet's
-    /// [`inbound_index`](Reader::inbound_index) since the last refresh; none may also say that it has to
-    /// be asked.
+    /// [`inbound_sa`](Reader::inbound_sa) by the packet's [`inbound_index`](Reader::inbound_index),
+    /// which must be of this view. `None` also means that a full look-up is needed.
     #[inline]
     pub fn inbound_sa_at(
         &self,
@@ -160,7 +159,7 @@ impl<S> Reader<S> {
         sa.accepts_mark(mark).then_some(handle)
     }
 
-    /// What was noted beside an SA by [`set_note`](Reader::set_note); 0 at first, and when the SA is
+    /// The note beside an SA, from [`set_note`](Reader::set_note). 0 at first, and once the SA is
     /// gone.
     #[inline]
     pub fn note(&self, handle: SaHandle) -> u32 {
@@ -222,7 +221,7 @@ impl<S> Reader<S> {
         self.view.policy(direction, flow)
     }
 
-    /// What happens to packets that no policy matches.
+    /// The action for packets that no policy matches.
     pub fn default_action(&self, direction: Direction) -> Action {
         self.view.defaults[direction as usize]
     }
@@ -231,10 +230,10 @@ impl<S> Reader<S> {
     /// ([`holds`](Reader::holds)). Taken when the flow is resolved, in the same view.
     ///
     /// It covers the policies that the flow could meet in `direction`, the default actions, and,
-    /// where `policy` (the one that was found) protects by a template, the SAs for its first template:
-    /// which of them there are, not their states. Whoever keeps an SA for a flow also has to look
-    /// at [`SaEntry::state`]: one that was valid when it was chosen and is no longer may have to
-    /// give way to a younger one.
+    /// where `policy` (the one that was found) protects by a template, the SAs for its first
+    /// template: which of them there are, not their states. A caller that keeps an SA for a flow
+    /// also has to compare [`SaEntry::state`]: one that was valid when it was chosen and is no
+    /// longer may have to give way to a younger one.
     #[inline]
     pub fn stamp(
         &self,
@@ -257,7 +256,7 @@ impl<S> Reader<S> {
         self.view.versions.stamp_of_sas(tag)
     }
 
-    /// Whether nothing has changed that concerns the flow of a stamp of this reader.
+    /// True if nothing has changed that concerns the flow of a stamp of this reader.
     ///
     /// Never true when something has; a change that concerns only others is told apart in all but
     /// about one of a thousand cases, unless it is a policy for wide networks.
@@ -266,28 +265,28 @@ impl<S> Reader<S> {
         self.view.versions.holds(stamp)
     }
 
-    /// Whether any selector names an interface. If none does, nothing hangs on
-    /// [`Flow::ifindex`], and nobody need find it out.
+    /// True if any selector names an interface. If none does, [`Flow::ifindex`] decides nothing and
+    /// need not be found out.
     #[inline]
     pub fn names_interfaces(&self) -> bool {
         self.view.names_interfaces
     }
 
-    /// Whether any SA is of IPComp, or of IP in IP beside it.
+    /// True if any SA is of IPComp, or of IP in IP beside it.
     #[inline]
     pub fn has_ipcomp(&self) -> bool {
         self.view.bare_sas > 0
     }
 
-    /// Whether any selector names ports. If none does, later fragments, which have no ports, are judged
-    /// as whole packets are.
+    /// True if any selector names ports. If none does, later fragments, which have no ports, are
+    /// judged as whole packets are.
     #[inline]
     pub fn names_ports(&self) -> bool {
         self.view.names_ports
     }
 
-    /// Whether any policy is for ICMP errors about packets that it selects ([`PolicyFlags::icmp`]). If none
-    /// is, nobody need read what they quote.
+    /// True if any policy is for ICMP errors about packets that it selects ([`PolicyFlags::icmp`]).
+    /// If none is, nobody need read what they quote.
     ///
     /// [`PolicyFlags::icmp`]: crate::PolicyFlags::icmp
     #[inline]
@@ -295,7 +294,7 @@ impl<S> Reader<S> {
         self.view.names_errors
     }
 
-    /// What is to be done with a packet that leaves; `flow.ifindex` is the egress interface.
+    /// Verdict on a packet that leaves. `flow.ifindex` is the egress interface.
     pub fn outbound(&self, flow: &Flow<'_>) -> Outbound<'_> {
         let Some(policy) = self.view.policy(Direction::Out, flow) else {
             return match self.default_action(Direction::Out) {
@@ -319,8 +318,8 @@ impl<S> Reader<S> {
         }
     }
 
-    /// Whether a policy wants SAs of each CPU's own, and one of these that protect a worker's packets is
-    /// not the worker's (`XFRM_POLICY_CPU_ACQUIRE`): the owner is to be asked for it.
+    /// True if a policy wants SAs of each CPU's own, and one of these SAs is not the worker's own
+    /// (`XFRM_POLICY_CPU_ACQUIRE`): the owner is asked for one.
     #[inline]
     pub fn wants_own(
         &self,
@@ -406,6 +405,6 @@ impl<S> Reader<S> {
     }
 }
 
-/// What one refresh takes over, in units of the simplest change. At 100 000 SAs that is 4 to 16 us,
-/// and 26 us at worst of thousands measured, with changed SAs that have to be freed.
+/// Limit of one refresh, in units of the simplest change. At 100 000 SAs it takes 4 to 16 us; 26 us
+/// was the worst of thousands measured, with changed SAs that had to be freed.
 const BUDGET: u32 = 256;

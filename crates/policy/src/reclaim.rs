@@ -39,7 +39,7 @@ impl<L> Reclaim<L> {
         self.leaving.push_back((at, what));
     }
 
-    /// Whether anything waits.
+    /// True if a slot waits for its grace periods.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.leaving.is_empty() || !self.resting.is_empty()
     }

@@ -19,7 +19,7 @@ use crate::selector::Selector;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum SaState {
-    /// In use.
+    /// In use, for both directions.
     Valid = 0,
     /// A soft limit was reached: still in use, but outbound every valid SA is preferred.
     Dying = 1,
@@ -28,7 +28,7 @@ pub enum SaState {
 }
 
 impl SaState {
-    /// Whether packets may be carried.
+    /// True if packets may be carried.
     pub const fn is_usable(self) -> bool {
         matches!(self, SaState::Valid | SaState::Dying)
     }
@@ -42,7 +42,7 @@ impl SaState {
     }
 }
 
-/// What [`SaEntry::check_volume`] found.
+/// Result of [`SaEntry::check_volume`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Volume {
     /// The packet may be carried and there is nothing to report.
@@ -73,7 +73,7 @@ pub struct SaEntry<S> {
     iptfs: Option<Box<IptfsCounters>>,
 }
 
-/// What a look-up compares and each packet reads: one cache line.
+/// The fields that a look-up compares and each packet reads: one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Hot {
@@ -126,14 +126,14 @@ const NO_WORKER: u8 = EVERY_CPU - 1;
 
 const _: () = assert!(WorkerIndex::MAX <= NO_WORKER as usize);
 
-/// Whose packets leave by an SA, seen from one worker (RFC 9611).
+/// The packets that may leave by an SA, seen from one worker (RFC 9611).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cpu {
-    /// The worker's own.
+    /// Packets of this worker alone.
     Own,
-    /// Those of all.
+    /// Packets of every worker.
     Every,
-    /// Another one's.
+    /// Packets of another worker.
     Other,
 }
 
@@ -177,7 +177,7 @@ impl<S> SaEntry<S> {
         mem::prefetch_into(cache, &self.hot);
     }
 
-    /// What an SA of IP-TFS mode has packed; none of another mode.
+    /// Counters of an SA of IP-TFS mode. `None` in another mode.
     pub fn iptfs(&self) -> Option<&IptfsCounters> {
         self.iptfs.as_deref()
     }
@@ -188,19 +188,20 @@ impl<S> SaEntry<S> {
         &self.hot.home
     }
 
-    /// Whether an arriving packet names this SA, but for the mark.
+    /// True if an arriving packet names this SA. The mark is not compared.
     #[inline]
     pub(crate) fn is_for(&self, dst: IpAddr, spi: u32, protocol: u8) -> bool {
         self.hot.spi == spi && self.hot.protocol == protocol && self.hot.dst == dst
     }
 
-    /// Whether the outer source is unspecified: then the SA carries from any.
+    /// True if the outer source is unspecified: the SA carries packets from any.
     #[inline]
     pub(crate) fn is_from_any(&self) -> bool {
         self.hot.traits.has(Traits::FROM_ANY)
     }
 
-    /// Whose packets leave by the SA, seen from a worker; one of none has no own.
+    /// The packets that may leave by the SA, seen from a worker. `None`: a worker that has no SAs
+    /// of its own.
     #[inline]
     pub fn cpu(&self, worker: Option<WorkerIndex>) -> Cpu {
         match self.hot.cpu {
@@ -210,7 +211,7 @@ impl<S> SaEntry<S> {
         }
     }
 
-    /// Whether packets with these outer ends may leave through the SA.
+    /// True if packets with these outer ends may leave through the SA.
     #[inline]
     pub(crate) fn is_between(&self, src: IpAddr, dst: IpAddr) -> bool {
         let is_from = match src {
@@ -220,7 +221,7 @@ impl<S> SaEntry<S> {
         self.hot.dst == dst && (is_from || self.is_from_any() || src.is_unspecified())
     }
 
-    /// Whether the SA is what a template of a policy asks for, but for its ends.
+    /// True if the SA fulfils a template of a policy. Its ends are not compared.
     #[inline]
     pub(crate) fn suits(&self, template: &Template, if_id: u32, mark: u32) -> bool {
         let hot = &self.hot;
@@ -238,7 +239,7 @@ impl<S> SaEntry<S> {
         if self.hot.traits.has(Traits::HAS_SELECTOR) { self.config.selector.as_ref() } else { None }
     }
 
-    /// Whether an arriving packet's mark is the SA's.
+    /// True if the SA accepts an arriving packet's mark.
     #[inline]
     pub(crate) fn accepts_mark(&self, mark: u32) -> bool {
         self.hot.mark.matches(mark)
@@ -257,7 +258,7 @@ impl<S> SaEntry<S> {
         self.hot.state.fetch_max(state as u8, AcqRel) < state as u8
     }
 
-    /// Whether the owner deleted the SA.
+    /// True if the owner deleted the SA.
     ///
     /// Not a state: a worker may go on with it to the end of a burst, whose view of the databases
     /// may not have the successor yet. Whoever keeps an entry for longer has to ask.
@@ -286,7 +287,7 @@ impl<S> SaEntry<S> {
         if is_first { volume } else { self.volume(bytes, packets) }
     }
 
-    /// What [`SaEntry::check_volume`] would find; changes nothing.
+    /// As [`SaEntry::check_volume`], without a change.
     pub fn volume(&self, bytes: u64, packets: u64) -> Volume {
         if self.is_below_alarms(bytes, packets) {
             if self.state().is_usable() { Volume::Within } else { Volume::Unusable }
@@ -295,7 +296,7 @@ impl<S> SaEntry<S> {
         }
     }
 
-    /// Whether no limit is near: nothing to report, and nothing to refuse for the volume's sake.
+    /// True if no limit is near: nothing to report, and nothing to refuse.
     #[inline]
     pub fn is_below_alarms(&self, bytes: u64, packets: u64) -> bool {
         bytes < self.hot.alarm_bytes && packets < self.hot.alarm_packets

@@ -10,7 +10,7 @@ pub(crate) struct SaSlot<S> {
     pub(crate) entry: Option<Arc<SaEntry<S>>>,
     /// Differs each time that the slot is used.
     pub(crate) generation: u32,
-    /// What the reader's owner has noted beside the SA.
+    /// Note of the reader's owner beside the SA.
     pub(crate) note: AtomicU32,
 }
 

@@ -7,14 +7,14 @@ use wire::{Fragment, Headers};
 /// An address prefix. Host bits need not be zero: they are ignored in comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
-    /// The address.
+    /// The address, whose bits behind the length mean nothing.
     pub addr: IpAddr,
     /// The prefix length in bits; 0 matches every address of the family.
     pub len: u8,
 }
 
 impl Prefix {
-    /// Whether the address is of the same family and inside.
+    /// True if the address is of the same family and inside.
     pub fn contains(&self, addr: IpAddr) -> bool {
         match (self.addr, addr) {
             (IpAddr::V4(p), IpAddr::V4(a)) => {
@@ -34,14 +34,14 @@ impl Prefix {
 /// every port, `0xffff` one, others a range that is a power of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PortMask {
-    /// The value.
+    /// The port's bits under the mask, host byte order.
     pub value: u16,
     /// The bits that count.
     pub mask: u16,
 }
 
 impl PortMask {
-    /// Whether the port matches.
+    /// True if the port matches.
     pub const fn contains(self, port: u16) -> bool {
         (port ^ self.value) & self.mask == 0
     }
@@ -55,13 +55,13 @@ impl PortMask {
 pub struct Selector {
     /// Source prefix; both prefixes are of one family.
     pub src: Prefix,
-    /// Destination prefix.
+    /// Prefix of the packet's destination.
     pub dst: Prefix,
     /// Upper-layer protocol, 0 for any.
     pub protocol: u8,
-    /// Source port.
+    /// Source port with its mask.
     pub src_port: PortMask,
-    /// Destination port.
+    /// Destination port with its mask.
     pub dst_port: PortMask,
     /// Interface index, 0 for any.
     pub ifindex: u32,
@@ -76,18 +76,18 @@ impl Selector {
         Selector { src, dst, protocol: 0, src_port: ANY, dst_port: ANY, ifindex: 0, user: 0 }
     }
 
-    /// Whether it asks for any bit of a port.
+    /// True if it asks for any bit of a port.
     pub(crate) const fn names_ports(&self) -> bool {
         self.src_port.mask != 0 || self.dst_port.mask != 0
     }
 
-    /// Whether it selects all packets of its family.
+    /// True if it selects all packets of its family.
     pub fn is_any(&self) -> bool {
         let nets = [self.src.len, self.dst.len, self.protocol];
         nets == [0; 3] && !self.names_ports() && self.ifindex == 0
     }
 
-    /// Whether the packet matches.
+    /// True if the packet matches.
     ///
     /// A later fragment has no ports: it matches only where the selector asks for none (a
     /// selector with ports is OPAQUE to it, RFC 4301 §4.4.1.1).

@@ -34,7 +34,7 @@ struct Leaving {
 
 /// Groups and slots of all policies.
 pub(crate) struct Spd {
-    /// By direction.
+    /// IPv4's policies, indexed by direction.
     v4: [Side<V4>; 3],
     v6: [Side<V6>; 3],
     reclaim: Reclaim<Leaving>,
@@ -282,7 +282,7 @@ fn shape_of<A: Ends>(entry: &PolicyEntry, is_later: bool) -> Shape<A> {
     if is_later { shape.without_ports() } else { shape }
 }
 
-/// Whether later fragments, which have no ports, have to find the policy although it names some.
+/// True if later fragments, which have no ports, must find the policy although it names some.
 fn needs_later(entry: &PolicyEntry) -> bool {
     entry.treatment != Treatment::Bypass && entry.config.selector.names_ports()
 }

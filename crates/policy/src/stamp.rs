@@ -6,7 +6,7 @@ use crate::flow::Flow;
 use crate::hash::{Seeds, Tag};
 use crate::model::{Direction, PolicyConfig};
 
-/// What the databases were like, as far as they matter to one flow, when it was resolved.
+/// State of the databases when a flow was resolved, as far as it matters to this flow.
 ///
 /// Made by [`Reader::stamp`](crate::Reader::stamp), asked by
 /// [`Reader::holds`](crate::Reader::holds). Good for the reader that made it only.
@@ -85,7 +85,7 @@ impl Versions {
         self.policy_changed(Spot(sa_piece(tag)));
     }
 
-    /// What every flow feels.
+    /// Moves the version that every flow depends on.
     pub(crate) fn all_changed(&mut self) {
         self.policy_changed(Spot::BROAD);
     }
@@ -141,9 +141,9 @@ const PIECES: usize = 4096;
 /// Changes in an era. Each adds at most one to at most three of the four numbers in a sum, so no
 /// sum grows by 2^32 within one; eras repeat after 2^46 changes.
 const ERA_LEN: u32 = 1 << 30;
-/// Prefixes this long have pieces: IPv4.
+/// Bits of an IPv4 network that has a piece of its own; a shorter prefix is broad.
 const V4_LEN: u8 = 24;
-/// IPv6.
+/// The same, for IPv6.
 const V6_LEN: u8 = 64;
 
 #[cfg(test)]

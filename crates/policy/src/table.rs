@@ -27,7 +27,7 @@
 //!   other place has it. Between where `t` starts and this place no place is empty: none was when
 //!   the place was taken, and a place that is left becomes empty only if the one after it is.
 //! - *The chain.* A slot that is put in knows its successor first; what leads to it is stored with
-//!   `Release` and loaded with `Acquire`, so whoever comes to it sees its link. A slot that is
+//!   `Release` and loaded with `Acquire`, so a reader that comes to it sees its link. A slot that is
 //!   taken out keeps its link, to what was its successor then; its predecessor skips it from then
 //!   on. So every slot that a reader can come to was in the chain at `k` or later, and its link
 //!   leads forward, to a slot of which the same holds and which is not behind `s`.
@@ -118,8 +118,8 @@ pub(crate) struct Index {
     live: usize,
     /// Places that are not empty: with an entry, or left by one.
     used: usize,
-    /// What was linked last and is still in its chain: the next often goes behind it, and a long
-    /// chain need not be walked.
+    /// The entry linked last that is still in its chain. The next is often linked behind it, and a
+    /// long chain need not be walked.
     recent: Option<(Tag, u32)>,
 }
 

@@ -80,9 +80,9 @@ impl<S> Reader<S> {
     }
 }
 
-/// What is left of the SAs behind the first that a template means (Linux's `xfrm_policy_ok`); none if it
-/// means none of them. SAs of transport mode that no template asks for do no harm; behind a tunnel that
-/// none asks for nothing counts.
+/// The SAs that are left behind the first that fulfils a template (Linux's `xfrm_policy_ok`).
+/// `None` if none does. SAs of transport mode that no template asks for do no harm; behind a tunnel
+/// that none asks for, nothing counts.
 fn after<'v, 's, S>(
     template: &Template,
     via: &'v [&'s SaEntry<S>],

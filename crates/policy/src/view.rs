@@ -94,7 +94,7 @@ pub(crate) struct View<S> {
     pub(crate) outbound_links: Arc<Links>,
     pub(crate) policies: Slots<Option<Arc<PolicyEntry>>>,
     pub(crate) policy_links: Arc<Links>,
-    /// By direction.
+    /// IPv4's groups, indexed by direction.
     groups_v4: [Groups<V4>; 3],
     groups_v6: [Groups<V6>; 3],
     pub(crate) defaults: [Action; 3],
@@ -284,7 +284,7 @@ impl<S> View<S> {
         answers.min_by_key(|(_, sa)| sa.state() != SaState::Valid).map(|(handle, _)| handle)
     }
 
-    /// What of a chain is in this view.
+    /// The entries of a chain that are in this view.
     #[inline]
     fn chain<'v>(
         &'v self,
@@ -324,8 +324,8 @@ impl<S> View<S> {
     }
 }
 
-/// Whether an SA is of IP in IP. What arrives for this host is opened or is Linux's by whether there is
-/// one, which no policy says: every flow may hang on it.
+/// True if an SA is of IP in IP. No policy says if a packet for this host is opened or left to
+/// Linux: that depends on such an SA, and so may every flow.
 fn is_ip_in_ip<S>(sa: &SaEntry<S>) -> bool {
     matches!(sa.config.params.protocol, Protocol::IpInV4 | Protocol::IpInV6)
 }

@@ -66,8 +66,8 @@ pub fn mixed(tunnels: u32) -> Vec<PolicyConfig> {
     list.policies
 }
 
-/// What nobody has: every policy of another shape, by the lengths of its two prefixes and the bits
-/// of its ports. All match much, so a look-up has to try many. Up to 16 384.
+/// The worst case, which no network has: every policy has another shape, by the lengths of its two
+/// prefixes and the bits of its ports. All match much, so a look-up has to try many. Up to 16 384.
 pub fn many_shapes(policies: u32) -> Vec<PolicyConfig> {
     let mut list = List::new();
     for i in 0..policies.min(1 << 14) {

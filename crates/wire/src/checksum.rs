@@ -43,7 +43,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !sum(bytes)
 }
 
-/// Whether an IPv4 header without options has the right checksum.
+/// True if an IPv4 header without options has the right checksum.
 ///
 /// The same as a [`sum`] of 0xffff: the sum of all words is a multiple of 0xffff then, whatever
 /// their byte order, as 2^16 is 1 modulo 0xffff. Only a header of nothing but zeros, which has no

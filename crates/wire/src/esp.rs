@@ -25,7 +25,7 @@ pub const HEADER_LEN: usize = 8;
 pub struct Spi(pub u32);
 
 impl Spi {
-    /// Whether an SA may have this SPI.
+    /// True if an SA may have this SPI.
     pub const fn is_assignable(self) -> bool {
         self.0 > 255
     }
@@ -52,7 +52,7 @@ impl From<EspTooShort> for outcome::DropReason {
 /// SPI and sequence number: the cleartext beginning of an ESP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EspHeader {
-    /// The SPI.
+    /// SPI of the SA, host byte order.
     pub spi: Spi,
     /// The low 32 bits of the sequence number.
     pub seq: u32,

@@ -26,12 +26,12 @@ impl MacAddr {
     /// The address of every station.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Whether the address is for a group of stations (broadcast too).
+    /// True if the address is for a group of stations (broadcast too).
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// Whether the address is for every station.
+    /// True if the address is for every station.
     pub const fn is_broadcast(self) -> bool {
         matches!(self.0, [0xff, 0xff, 0xff, 0xff, 0xff, 0xff])
     }
@@ -49,18 +49,18 @@ impl fmt::Display for MacAddr {
 pub struct EtherType(pub u16);
 
 impl EtherType {
-    /// IPv4.
+    /// IPv4 (RFC 894).
     pub const IPV4: Self = Self(0x0800);
     /// ARP: never parsed here, always left to Linux.
     pub const ARP: Self = Self(0x0806);
     /// An 802.1Q tag follows.
     pub const VLAN: Self = Self(0x8100);
-    /// IPv6.
+    /// IPv6 (RFC 2464).
     pub const IPV6: Self = Self(0x86dd);
     /// An 802.1ad service tag follows.
     pub const SERVICE_VLAN: Self = Self(0x88a8);
 
-    /// Whether a VLAN tag follows.
+    /// True if a VLAN tag follows.
     pub const fn is_vlan(self) -> bool {
         matches!(self, Self::VLAN | Self::SERVICE_VLAN)
     }
@@ -86,7 +86,7 @@ impl Tag {
         (self.tci >> 13) as u8
     }
 
-    /// Whether the frame may be dropped first (DEI, IEEE 802.1Q §9.6).
+    /// True if the frame may be dropped first (DEI, IEEE 802.1Q §9.6).
     pub const fn is_drop_eligible(self) -> bool {
         self.tci & Self::DROP_ELIGIBLE != 0
     }
@@ -98,13 +98,13 @@ impl Tag {
 /// A parsed header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EthernetHeader {
-    /// Destination.
+    /// Destination station, or group.
     pub dst: MacAddr,
-    /// Source.
+    /// Station that has sent the frame.
     pub src: MacAddr,
     /// The tags, outermost first; `None` only after the last one.
     pub tags: [Option<Tag>; MAX_TAGS],
-    /// What the payload is. Below 1536 it is an 802.3 length, not a type.
+    /// EtherType of the payload. Below 1536 it is an 802.3 length, not a type.
     pub ether_type: EtherType,
     /// Where the payload begins, in bytes from the first byte of the frame: 14, 18 or 22.
     pub payload_offset: usize,

@@ -58,31 +58,31 @@ impl Fields {
         Some(Fields::new(total_len, header_len, ttl_protocol, traffic_class, flags))
     }
 
-    /// As [`Headers::total_len`].
+    /// See [`Headers::total_len`], in bytes.
     #[inline(always)]
     pub const fn total_len(self) -> u16 {
         self.0 as u16
     }
 
-    /// As [`Headers::header_len`].
+    /// See [`Headers::header_len`], in bytes.
     #[inline(always)]
     pub const fn header_len(self) -> u16 {
         (self.0 >> 16) as u16
     }
 
-    /// As [`Headers::ttl`].
+    /// See [`Headers::ttl`]: TTL or hop limit.
     #[inline(always)]
     pub const fn ttl(self) -> u8 {
         (self.0 >> 32) as u8
     }
 
-    /// As [`Headers::protocol`].
+    /// See [`Headers::protocol`]: the upper layer.
     #[inline(always)]
     pub const fn protocol(self) -> u8 {
         (self.0 >> 40) as u8
     }
 
-    /// As [`Headers::traffic_class`].
+    /// See [`Headers::traffic_class`]: DSCP and ECN.
     #[inline(always)]
     pub const fn traffic_class(self) -> u8 {
         (self.0 >> 48) as u8
@@ -95,19 +95,19 @@ impl Fields {
         Fields(self.0 & !(0xff << 48) | (class as u64) << 48)
     }
 
-    /// As [`Headers::family`].
+    /// See [`Headers::family`]: IPv4 or IPv6.
     #[inline(always)]
     pub const fn family(self) -> Family {
         if self.has(flag::V6) { Family::V6 } else { Family::V4 }
     }
 
-    /// As [`Headers::dont_fragment`].
+    /// See [`Headers::dont_fragment`]: IPv4's DF.
     #[inline(always)]
     pub const fn dont_fragment(self) -> bool {
         self.has(flag::DONT_FRAGMENT)
     }
 
-    /// As [`Headers::fragment`].
+    /// See [`Headers::fragment`]: its place in the packet.
     #[inline(always)]
     pub const fn fragment(self) -> Fragment {
         match (self.has(flag::FIRST), self.has(flag::LATER)) {

@@ -123,8 +123,8 @@ impl FlowKey {
 
     /// A hash whose low bits and high bits serve alike.
     ///
-    /// Sums of products of words that secret keys were added to (the NH function of RFC 4418
-    /// §5.2, on wider words), then a folded product: whoever does not know the seed cannot choose
+    /// Sums of products of words that secret keys were added to (the NH function of RFC 4418 §5.2,
+    /// on wider words), then a folded product: a sender that does not know the seed cannot choose
     /// flows that collide. Not for authentication.
     #[inline(always)]
     pub const fn hash(&self, seed: &FlowSeed) -> u64 {
@@ -141,7 +141,7 @@ impl FlowKey {
     }
 }
 
-/// What the hashes of a table's keys are seeded with: 64 bits of secret, expanded.
+/// Seed of the hashes of a table's keys: 64 bits of secret, expanded.
 #[derive(Clone)]
 pub struct FlowSeed {
     keys: [u64; 8],
@@ -169,7 +169,7 @@ impl FlowSeed {
 }
 
 impl core::fmt::Debug for FlowSeed {
-    /// Shows nothing of the keys: whoever knows them can choose collisions.
+    /// Shows nothing of the keys: a reader of the log that knew them could choose collisions.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("FlowSeed")
     }

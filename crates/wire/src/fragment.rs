@@ -1,6 +1,6 @@
 //! Whether and how a packet is a fragment.
 
-/// Whether and how a packet is a fragment.
+/// Place of a packet among the fragments of a whole one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fragment {
     /// The whole packet.

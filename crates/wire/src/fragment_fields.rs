@@ -3,7 +3,7 @@
 use crate::ipv4::Ipv4Header;
 use crate::ipv6::{FRAGMENT_HEADER_LEN, HEADER_LEN, Ipv6Header};
 
-/// What tells where a fragment belongs, of either family. Lengths and offsets in bytes.
+/// Fields that identify a fragment and its place, of either family. Lengths and offsets in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentFields {
     /// Identification: 16 bits in IPv4, 32 in IPv6.

@@ -38,17 +38,17 @@ const N_PDU: u8 = 0x01;
 
 /// Types of messages (§6.1).
 pub mod message {
-    /// Echo Request.
+    /// Echo Request (§7.2.1).
     pub const ECHO_REQUEST: u8 = 1;
-    /// Echo Response.
+    /// Echo Response (§7.2.2).
     pub const ECHO_RESPONSE: u8 = 2;
     /// Error Indication: the sender has no tunnel of a TEID.
     pub const ERROR_INDICATION: u8 = 26;
     /// Supported Extension Headers Notification.
     pub const SUPPORTED_EXTENSION_HEADERS: u8 = 31;
-    /// Tunnel Status.
+    /// Tunnel Status (§7.3.3).
     pub const TUNNEL_STATUS: u8 = 253;
-    /// End Marker.
+    /// End Marker (§7.3.2).
     pub const END_MARKER: u8 = 254;
     /// G-PDU: a user's packet.
     pub const G_PDU: u8 = 255;
@@ -142,13 +142,13 @@ impl<'a> GtpuHeader<'a> {
         self.extensions
     }
 
-    /// What the message carries: of a G-PDU the user's packet, else information elements.
+    /// Payload of the message: the user's packet of a G-PDU, else information elements.
     pub const fn payload(&self) -> &'a [u8] {
         self.payload
     }
 }
 
-/// What stands behind a chain of extension headers, the first of this type (§5.2).
+/// The bytes behind a chain of extension headers, the first of which has this type (§5.2).
 fn skip_extensions(first: u8, bytes: &[u8]) -> Result<&[u8], GtpuError> {
     let (mut next, mut rest) = (first, bytes);
     while next != 0 {
@@ -172,7 +172,7 @@ pub struct GtpuFields {
     pub message: u8,
     /// Bytes behind the header.
     pub payload_len: u16,
-    /// The tunnel.
+    /// TEID of the tunnel.
     pub teid: Teid,
 }
 

@@ -12,9 +12,9 @@ use crate::protocol;
 /// IPv4 or IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
-    /// IPv4.
+    /// IPv4 (RFC 791).
     V4,
-    /// IPv6.
+    /// IPv6 (RFC 8200).
     V6,
 }
 
@@ -23,9 +23,9 @@ pub enum Family {
 /// Offsets are in bytes from the first byte of the IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
-    /// Source address.
+    /// Source address of the IP header.
     pub src: IpAddr,
-    /// Destination address.
+    /// Destination address of the IP header.
     pub dst: IpAddr,
     /// Upper-layer protocol, after IPv6 extension headers. For a later fragment, the one that the
     /// fragment header names.
@@ -36,7 +36,7 @@ pub struct Headers {
     pub traffic_class: u8,
     /// IPv4's DF; `true` for IPv6, whose routers never fragment.
     pub dont_fragment: bool,
-    /// Fragmentation.
+    /// Place among fragments; see [`Fragment`].
     pub fragment: Fragment,
     /// Length of the IP header with options or extension headers: where the upper layer begins.
     pub header_len: u16,
@@ -50,7 +50,8 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// What an answer to the packet has: addresses and ports the other way round; ICMP's type and code stay.
+    /// Headers of a packet of the other direction: addresses and ports swapped. ICMP's type and
+    /// code stay.
     #[must_use]
     pub const fn reversed(self) -> Headers {
         let Headers { src, dst, src_port, dst_port, .. } = self;
@@ -110,8 +111,8 @@ pub fn parse_quoted_ip(quoted: &[u8]) -> Result<Headers, ParseError> {
     }
 }
 
-/// What most packets are: IPv4 without options, no fragment, above it TCP, UDP or ESP. `None` for
-/// all others and wherever anything is wrong; [`parse_any`] says what then.
+/// Parses the common packet: IPv4 without options, no fragment, with TCP, UDP or ESP. `None` for
+/// all others and wherever anything is wrong; [`parse_any`] says what.
 #[inline(always)]
 fn plain_v4(packet: &[u8]) -> Option<Headers> {
     let header = packet.first_chunk::<{ ipv4::MIN_HEADER_LEN }>()?;

@@ -10,9 +10,9 @@ pub const HEADER_LEN: usize = 8;
 /// The fields of a header, to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpFields {
-    /// Type.
+    /// ICMP type: see [`crate::icmpv4::kind`], [`crate::icmpv6::kind`].
     pub kind: u8,
-    /// Code.
+    /// ICMP code, whose meaning depends on the type.
     pub code: u8,
     /// The word after the checksum.
     pub rest: u32,

@@ -15,33 +15,33 @@ use crate::error::ParseError;
 use crate::icmp::HEADER_LEN;
 use crate::protocol;
 
-/// Message types.
+/// Message types (IANA "ICMP Type Numbers").
 pub mod kind {
-    /// Echo reply.
+    /// Echo reply (RFC 792).
     pub const ECHO_REPLY: u8 = 0;
-    /// Destination unreachable.
+    /// Destination unreachable (RFC 792).
     pub const DESTINATION_UNREACHABLE: u8 = 3;
     /// Source quench (deprecated by RFC 6633).
     pub const SOURCE_QUENCH: u8 = 4;
-    /// Redirect.
+    /// Redirect message (RFC 792).
     pub const REDIRECT: u8 = 5;
-    /// Echo request.
+    /// Echo request (RFC 792).
     pub const ECHO_REQUEST: u8 = 8;
-    /// Time exceeded.
+    /// Time exceeded (RFC 792).
     pub const TIME_EXCEEDED: u8 = 11;
-    /// Parameter problem.
+    /// Parameter problem (RFC 792).
     pub const PARAMETER_PROBLEM: u8 = 12;
 }
 
 /// Codes of "destination unreachable" (RFC 792, RFC 1812 §5.2.7.1).
 pub mod unreachable {
-    /// Network unreachable.
+    /// Network unreachable: no route.
     pub const NET: u8 = 0;
-    /// Host unreachable.
+    /// Host unreachable: no answer to ARP.
     pub const HOST: u8 = 1;
-    /// Protocol unreachable.
+    /// Protocol unreachable: nothing listens to it.
     pub const PROTOCOL: u8 = 2;
-    /// Port unreachable.
+    /// Port unreachable: nothing listens on it.
     pub const PORT: u8 = 3;
     /// Fragmentation needed and DF set (RFC 1191 §4).
     pub const FRAGMENTATION_NEEDED: u8 = 4;
@@ -49,8 +49,8 @@ pub mod unreachable {
     pub const ADMINISTRATIVE: u8 = 13;
 }
 
-/// Whether a message of this type reports an error about another packet, so that none may be
-/// sent about it (RFC 1122 §3.2.2).
+/// True if a message of this type reports an error about another packet. None may be sent about it
+/// (RFC 1122 §3.2.2).
 pub const fn is_error(message_type: u8) -> bool {
     matches!(
         message_type,
@@ -86,12 +86,12 @@ impl<'a> Icmpv4Header<'a> {
         self.fixed[0]
     }
 
-    /// Code.
+    /// ICMP code, whose meaning depends on the type.
     pub const fn code(&self) -> u8 {
         self.fixed[1]
     }
 
-    /// Checksum.
+    /// Checksum of the message, as received.
     pub const fn checksum(&self) -> u16 {
         u16::from_be_bytes([self.fixed[2], self.fixed[3]])
     }
@@ -101,7 +101,7 @@ impl<'a> Icmpv4Header<'a> {
         u16::from_be_bytes([self.fixed[6], self.fixed[7]])
     }
 
-    /// What follows the header: in an error, the beginning of the offending packet.
+    /// Bytes behind the header: in an error, the beginning of the offending packet.
     pub const fn body(&self) -> &'a [u8] {
         self.body
     }

@@ -15,29 +15,29 @@ use crate::error::ParseError;
 use crate::icmp::HEADER_LEN;
 use crate::protocol;
 
-/// Message types.
+/// Message types (IANA "ICMPv6 \"type\" Numbers").
 pub mod kind {
-    /// Destination unreachable.
+    /// Destination unreachable (RFC 4443 §3.1).
     pub const DESTINATION_UNREACHABLE: u8 = 1;
     /// Packet too big.
     pub const PACKET_TOO_BIG: u8 = 2;
-    /// Time exceeded.
+    /// Time exceeded (RFC 4443 §3.3).
     pub const TIME_EXCEEDED: u8 = 3;
-    /// Parameter problem.
+    /// Parameter problem (RFC 4443 §3.4).
     pub const PARAMETER_PROBLEM: u8 = 4;
-    /// Echo request.
+    /// Echo request (RFC 4443 §4.1).
     pub const ECHO_REQUEST: u8 = 128;
-    /// Echo reply.
+    /// Echo reply (RFC 4443 §4.2).
     pub const ECHO_REPLY: u8 = 129;
-    /// Router solicitation.
+    /// Router solicitation (RFC 4861 §4.1).
     pub const ROUTER_SOLICITATION: u8 = 133;
-    /// Router advertisement.
+    /// Router advertisement (RFC 4861 §4.2).
     pub const ROUTER_ADVERTISEMENT: u8 = 134;
-    /// Neighbour solicitation.
+    /// Neighbour solicitation (RFC 4861 §4.3).
     pub const NEIGHBOUR_SOLICITATION: u8 = 135;
-    /// Neighbour advertisement.
+    /// Neighbour advertisement (RFC 4861 §4.4).
     pub const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
-    /// Redirect.
+    /// Redirect message (RFC 4861 §4.5).
     pub const REDIRECT: u8 = 137;
 }
 
@@ -47,20 +47,20 @@ pub mod unreachable {
     pub const NO_ROUTE: u8 = 0;
     /// Communication administratively prohibited.
     pub const ADMINISTRATIVE: u8 = 1;
-    /// Address unreachable.
+    /// Address unreachable: no answer to neighbour discovery.
     pub const ADDRESS: u8 = 3;
-    /// Port unreachable.
+    /// Port unreachable: nothing listens on it.
     pub const PORT: u8 = 4;
     /// Reject route to the destination.
     pub const REJECT_ROUTE: u8 = 6;
 }
 
-/// Whether a message of this type reports an error (RFC 4443 §2.1: the high bit is clear).
+/// True if a message of this type reports an error (RFC 4443 §2.1: the high bit is clear).
 pub const fn is_error(message_type: u8) -> bool {
     message_type < 128
 }
 
-/// Whether the type is one of neighbour discovery's (RFC 4861 §4), which no policy may hold up.
+/// True if the type is one of neighbour discovery's (RFC 4861 §4), which no policy may hold up.
 pub const fn is_neighbour_discovery(message_type: u8) -> bool {
     matches!(message_type, kind::ROUTER_SOLICITATION..=kind::REDIRECT)
 }
@@ -89,12 +89,12 @@ impl<'a> Icmpv6Header<'a> {
         self.fixed[0]
     }
 
-    /// Code.
+    /// ICMPv6 code, whose meaning depends on the type.
     pub const fn code(&self) -> u8 {
         self.fixed[1]
     }
 
-    /// Checksum.
+    /// Checksum of the message, as received.
     pub const fn checksum(&self) -> u16 {
         u16::from_be_bytes([self.fixed[2], self.fixed[3]])
     }
@@ -104,7 +104,7 @@ impl<'a> Icmpv6Header<'a> {
         u32::from_be_bytes([self.fixed[4], self.fixed[5], self.fixed[6], self.fixed[7]])
     }
 
-    /// What follows the header: in an error, the beginning of the offending packet.
+    /// Bytes behind the header: in an error, the beginning of the offending packet.
     pub const fn body(&self) -> &'a [u8] {
         self.body
     }

@@ -39,7 +39,7 @@ pub mod field {
     pub const FRAGMENT: usize = 6;
     /// Time to live.
     pub const TTL: usize = 8;
-    /// Protocol.
+    /// Protocol of the payload, 1 byte.
     pub const PROTOCOL: usize = 9;
     /// Header checksum, 2 bytes.
     pub const CHECKSUM: usize = 10;
@@ -127,12 +127,12 @@ impl<'a> Ipv4Header<'a> {
         u16::from_be_bytes([self.fixed[6], self.fixed[7]])
     }
 
-    /// Don't Fragment.
+    /// DF: routers must not fragment the packet.
     pub const fn dont_fragment(&self) -> bool {
         self.fragment_word() & DONT_FRAGMENT != 0
     }
 
-    /// More Fragments.
+    /// MF: this fragment is not the last.
     pub const fn more_fragments(&self) -> bool {
         self.fragment_word() & MORE_FRAGMENTS != 0
     }
@@ -147,23 +147,23 @@ impl<'a> Ipv4Header<'a> {
         self.fixed[8]
     }
 
-    /// Upper-layer protocol.
+    /// Protocol of the payload (IANA).
     pub const fn protocol(&self) -> u8 {
         self.fixed[9]
     }
 
-    /// Header checksum.
+    /// Checksum of the header, as received.
     pub const fn checksum(&self) -> u16 {
         u16::from_be_bytes([self.fixed[10], self.fixed[11]])
     }
 
-    /// Source address.
+    /// Source address of the packet.
     pub const fn src(&self) -> Ipv4Addr {
         let f = self.fixed;
         Ipv4Addr::new(f[12], f[13], f[14], f[15])
     }
 
-    /// Destination address.
+    /// Destination address of the packet.
     pub const fn dst(&self) -> Ipv4Addr {
         let f = self.fixed;
         Ipv4Addr::new(f[16], f[17], f[18], f[19])
@@ -174,7 +174,7 @@ impl<'a> Ipv4Header<'a> {
         self.options
     }
 
-    /// What follows the header, up to the total length.
+    /// Bytes behind the header, up to the total length.
     pub const fn payload(&self) -> &'a [u8] {
         self.payload
     }
@@ -187,17 +187,17 @@ pub struct Ipv4Fields {
     pub traffic_class: u8,
     /// The packet's length with this header, in bytes.
     pub total_len: u16,
-    /// Identification.
+    /// Identification, host byte order: fragments of one packet have the same.
     pub ident: u16,
     /// Don't Fragment; the packet is no fragment.
     pub dont_fragment: bool,
     /// Time to live.
     pub ttl: u8,
-    /// Upper-layer protocol.
+    /// Protocol of the payload (IANA).
     pub protocol: u8,
-    /// Source address.
+    /// Source address of the packet.
     pub src: Ipv4Addr,
-    /// Destination address.
+    /// Destination address of the packet.
     pub dst: Ipv4Addr,
 }
 

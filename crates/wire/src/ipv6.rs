@@ -44,9 +44,9 @@ pub const MAX_EXTENSIONS: usize = 8;
 pub mod field {
     /// Payload length, 2 bytes.
     pub const PAYLOAD_LEN: usize = 4;
-    /// Next header.
+    /// Next header, 1 byte.
     pub const NEXT_HEADER: usize = 6;
-    /// Hop limit.
+    /// Hop limit, 1 byte.
     pub const HOP_LIMIT: usize = 7;
     /// Source address, 16 bytes.
     pub const SRC: usize = 8;
@@ -120,12 +120,12 @@ impl<'a> Ipv6Header<'a> {
         self.fixed[6]
     }
 
-    /// Hop limit.
+    /// Hop limit: routers that the packet may still pass.
     pub const fn hop_limit(&self) -> u8 {
         self.fixed[7]
     }
 
-    /// Source address.
+    /// Source address of the packet.
     pub fn src(&self) -> Ipv6Addr {
         address(self.fixed, field::SRC)
     }
@@ -135,7 +135,7 @@ impl<'a> Ipv6Header<'a> {
         address(self.fixed, field::DST)
     }
 
-    /// What follows the fixed header, up to the payload length.
+    /// Bytes behind the fixed header, up to the payload length.
     pub const fn payload(&self) -> &'a [u8] {
         self.payload
     }
@@ -150,14 +150,14 @@ impl<'a> Ipv6Header<'a> {
     }
 }
 
-/// What a fragment header says.
+/// Fields of a fragment header (RFC 8200 §4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentInfo {
     /// Where the fragment header begins, in bytes from the first byte of the IP header.
     pub header_offset: u16,
     /// Where the Next Header field lies that names the fragment header, in bytes from the same.
     pub named_at: u16,
-    /// What the fragment header's own Next Header field says.
+    /// Next Header field of the fragment header: the first header of the fragmented part.
     pub next_header: u8,
     /// Where the fragment's payload lies in the fragmentable part, in bytes.
     pub offset: u16,
@@ -255,7 +255,7 @@ fn walk(first: u8, payload: &[u8]) -> Result<Extensions, ParseError> {
     Err(ParseError::ExtensionCount)
 }
 
-/// Whether the protocol number is an extension header that the walk steps over.
+/// True if the protocol number is an extension header that the walk steps over.
 pub const fn is_extension(number: u8) -> bool {
     matches!(
         number,
@@ -305,11 +305,11 @@ pub struct Ipv6Fields {
     pub payload_len: u16,
     /// Protocol of what follows.
     pub next_header: u8,
-    /// Hop limit.
+    /// Hop limit: routers that the packet may pass.
     pub hop_limit: u8,
-    /// Source address.
+    /// Source address of the packet.
     pub src: Ipv6Addr,
-    /// Destination address.
+    /// State of the upper layer's checksum.
     pub dst: Ipv6Addr,
 }
 

@@ -8,7 +8,7 @@ use crate::headers::Headers;
 use crate::ipv6::Ipv6Header;
 use crate::protocol;
 
-/// What a look at the upper layer's checksum found.
+/// Result of a look at the upper layer's checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum L4Checksum {
     /// The checksum is right.
@@ -63,8 +63,8 @@ pub fn complete_partial(packet: &mut [u8], h: &Headers) -> bool {
     may_be_partial(packet, h) && complete(packet, h)
 }
 
-/// Whether the field could be the pseudo header's sum, by a few additions. Never `false` for one
-/// that is; `true` for one in 65535 others, and where it is not so simple.
+/// True if the field may be the pseudo header's sum, by a few additions. Never `false` for one that
+/// is; `true` for one in 65535 others, and where more than a few additions would be needed.
 #[inline(always)]
 fn may_be_partial(packet: &[u8], h: &Headers) -> bool {
     let upper_at = usize::from(h.header_len);

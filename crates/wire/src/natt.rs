@@ -13,7 +13,7 @@ pub const PORT: u16 = 4500;
 /// The payload of a keepalive.
 pub const KEEPALIVE: [u8; 1] = [0xff];
 
-/// What a UDP payload on the NAT traversal port is.
+/// Kind of a UDP payload on the NAT traversal port (RFC 3948 §2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NattPayload {
     /// Four zero bytes: IKE follows. For the IKE daemon.

@@ -37,12 +37,12 @@ pub const UDP_LITE: u8 = 136;
 /// AGGFRAG payloads of IP-TFS (RFC 9347); never in a packet's own header.
 pub const AGGFRAG: u8 = 144;
 
-/// Whether the protocol's header begins with a source and a destination port of 16 bits each.
+/// True if the protocol's header begins with a source and a destination port of 16 bits each.
 pub const fn has_ports(protocol: u8) -> bool {
     matches!(protocol, TCP | UDP | DCCP | SCTP | UDP_LITE)
 }
 
-/// Whether the protocol is ICMP or ICMPv6, whose headers begin with type, code and checksum.
+/// True if the protocol is ICMP or ICMPv6, whose headers begin with type, code and checksum.
 pub const fn is_icmp(protocol: u8) -> bool {
     matches!(protocol, ICMP | ICMPV6)
 }

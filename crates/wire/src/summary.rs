@@ -10,12 +10,13 @@ use crate::flow::FlowKey;
 use crate::fragment::Fragment;
 use crate::{Headers, ipv4, ipv6, protocol};
 
-/// What the packets of a flow have in common, and what they do not.
+/// The two parts of a packet's headers: the flow's, which its packets have in common, and the
+/// packet's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// The flow.
+    /// The fields that all packets of the flow share.
     pub flow: FlowKey,
-    /// The rest.
+    /// The fields of this packet.
     pub fields: Fields,
 }
 
@@ -131,7 +132,7 @@ fn summarize_tunnel(bytes: &[u8; V6_LEN], len: usize) -> Option<Summary> {
     Some(Summary { flow: FlowKey::plain(addresses, 0, protocol, 1, Fragment::Whole), fields })
 }
 
-/// What is read of the layer above.
+/// Fields read of the layer above IP.
 struct Upper {
     /// The least that must be there, in bytes.
     header_len: usize,
@@ -180,7 +181,7 @@ impl Upper {
 
 /// IPv4's header, and TCP's, which is the longest.
 const V4_LEN: usize = ipv4::MIN_HEADER_LEN + TCP_LEN;
-/// IPv6's.
+/// Length of IPv6's and TCP's fixed headers, in bytes.
 const V6_LEN: usize = ipv6::HEADER_LEN + TCP_LEN;
 /// TCP's without options.
 const TCP_LEN: usize = 20;

@@ -35,9 +35,9 @@ pub mod flag {
     pub const FIN: u8 = 0x01;
     /// Synchronise sequence numbers.
     pub const SYN: u8 = 0x02;
-    /// Reset.
+    /// RST: aborts the connection.
     pub const RST: u8 = 0x04;
-    /// Push.
+    /// PSH: hands data on at once.
     pub const PSH: u8 = 0x08;
     /// The acknowledgment number counts.
     pub const ACK: u8 = 0x10;
@@ -65,22 +65,22 @@ impl<'a> TcpHeader<'a> {
         Ok(Self { fixed, options, payload })
     }
 
-    /// Source port.
+    /// Source port, host byte order.
     pub const fn src_port(&self) -> u16 {
         u16::from_be_bytes([self.fixed[0], self.fixed[1]])
     }
 
-    /// Destination port.
+    /// Destination port, host byte order.
     pub const fn dst_port(&self) -> u16 {
         u16::from_be_bytes([self.fixed[2], self.fixed[3]])
     }
 
-    /// Sequence number.
+    /// Sequence number of the segment's first byte.
     pub const fn seq(&self) -> u32 {
         u32::from_be_bytes([self.fixed[4], self.fixed[5], self.fixed[6], self.fixed[7]])
     }
 
-    /// Acknowledgment number.
+    /// Next sequence number that the sender of the segment expects.
     pub const fn ack(&self) -> u32 {
         u32::from_be_bytes([self.fixed[8], self.fixed[9], self.fixed[10], self.fixed[11]])
     }
@@ -90,12 +90,12 @@ impl<'a> TcpHeader<'a> {
         self.fixed[13]
     }
 
-    /// Window, unscaled.
+    /// Window in bytes, not scaled.
     pub const fn window(&self) -> u16 {
         u16::from_be_bytes([self.fixed[14], self.fixed[15]])
     }
 
-    /// Checksum.
+    /// Checksum of the segment, as received.
     pub const fn checksum(&self) -> u16 {
         u16::from_be_bytes([self.fixed[16], self.fixed[17]])
     }
@@ -128,7 +128,7 @@ impl<'a> TcpHeader<'a> {
         None
     }
 
-    /// What follows the header.
+    /// Bytes behind the header and its options.
     pub const fn payload(&self) -> &'a [u8] {
         self.payload
     }
@@ -139,7 +139,7 @@ const FLAGS_AT: usize = 13;
 /// Where the checksum is, in bytes.
 const CHECKSUM_AT: usize = 16;
 
-/// Whether a segment opens a connection: the only kind that announces an MSS (RFC 9293 §3.7.1).
+/// True if a segment opens a connection: the only kind that announces an MSS (RFC 9293 §3.7.1).
 #[inline]
 pub fn is_syn(segment: &[u8]) -> bool {
     segment.get(FLAGS_AT).is_some_and(|flags| flags & flag::SYN != 0)

@@ -37,12 +37,12 @@ impl<'a> UdpHeader<'a> {
         Ok(Self { fixed, payload })
     }
 
-    /// Source port.
+    /// Source port, host byte order.
     pub const fn src_port(&self) -> u16 {
         u16::from_be_bytes([self.fixed[0], self.fixed[1]])
     }
 
-    /// Destination port.
+    /// Destination port, host byte order.
     pub const fn dst_port(&self) -> u16 {
         u16::from_be_bytes([self.fixed[2], self.fixed[3]])
     }
@@ -52,7 +52,7 @@ impl<'a> UdpHeader<'a> {
         u16::from_be_bytes([self.fixed[4], self.fixed[5]])
     }
 
-    /// Whether the payload is empty.
+    /// True if the payload is empty.
     pub const fn is_empty(&self) -> bool {
         self.payload.is_empty()
     }
@@ -71,9 +71,9 @@ impl<'a> UdpHeader<'a> {
 /// The fields of a header, to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpFields {
-    /// Source port.
+    /// Source port, host byte order.
     pub src_port: u16,
-    /// Destination port.
+    /// Destination port, host byte order.
     pub dst_port: u16,
     /// Length of header and payload, in bytes.
     pub len: u16,

@@ -22,7 +22,7 @@ const ID_MASK: u32 = 0xfff;
 const TAG_BITS: u32 = 16;
 
 impl VlanTags {
-    /// Those of the port itself: none.
+    /// The tags of a frame of the port itself: none.
     pub const NONE: VlanTags = VlanTags(0);
 
     /// The tags of a frame.
@@ -32,8 +32,8 @@ impl VlanTags {
         tags.fold(VlanTags::NONE, |outer, tag| VlanTags(outer.0 | code(*tag) << outer.shift()))
     }
 
-    /// Those of a VLAN that lies on this one. None for an identifier that names no VLAN, for a tag of an unknown
-    /// kind, and where two tags are there already.
+    /// The tags of a VLAN that lies on this one. `None` for an identifier that names no VLAN, for a
+    /// tag of an unknown kind, and where two tags are there already.
     pub fn with(self, tpid: EtherType, vlan_id: u16) -> Option<VlanTags> {
         let tag = Tag { tpid, tci: vlan_id };
         let is_vlan = (1..=4094).contains(&vlan_id) && tpid.is_vlan();
@@ -49,7 +49,7 @@ impl VlanTags {
         }
     }
 
-    /// Whether there are none.
+    /// True if there are no tags.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -62,7 +62,7 @@ impl VlanTags {
         })
     }
 
-    /// The word.
+    /// Both tags as one word, to be stored or compared.
     pub const fn word(self) -> u32 {
         self.0
     }

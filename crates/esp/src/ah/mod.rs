@@ -40,7 +40,7 @@ use crate::params::SaParams;
 /// AH without the ICV.
 pub(crate) const FIXED_LEN: usize = 12;
 
-/// Whether AH can do with a suite: it encrypts nothing, and has no place for an IV.
+/// True if AH can use a suite. AH encrypts nothing, and has no place for an IV.
 pub(crate) const fn is_for(suite: Suite) -> bool {
     matches!(suite, Suite::Separate { cipher: Cipher::Null, .. })
 }

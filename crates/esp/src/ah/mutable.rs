@@ -73,7 +73,7 @@ mod option {
     pub const LOOSE_ROUTE: u8 = 131;
     pub const STRICT_ROUTE: u8 = 137;
 
-    /// Whether nobody changes an option on the way (RFC 4302 appendix A1): security (RFC 1108),
+    /// True if routers leave an option as it is (RFC 4302 appendix A1): security (RFC 1108),
     /// extended security, commercial security, router alert, sender directed multi-destination.
     pub const fn stays(kind: u8) -> bool {
         matches!(kind, 130 | 133 | 134 | 148 | 149)

@@ -10,18 +10,17 @@ use crate::sa::Sa;
 use crate::size::Shape;
 
 impl Sa {
-    /// What [`Sa::open_look`] is for ESP: checks what can be checked before the ICV, and writes
-    /// nothing.
+    /// [`Sa::open_look`] for AH: checks what can be checked before the ICV, and writes nothing.
     ///
     /// `packet` is the whole IP packet in `buf`, and `h` what was parsed from it. AH is what follows the
     /// headers. Before the job, [`Opening::blank`] is called.
     ///
     /// # Errors
     /// - [`DropReason::MalformedAh`]: AH is not as long as the SA's, or the headers in front of it
-    ///   contradict themselves.
+    /// contradict themselves.
     /// - [`DropReason::InNoRoom`]: no room behind the packet for the ICV and a copy of the headers.
     /// - [`DropReason::InSequenceZero`], [`DropReason::InReplayOld`],
-    ///   [`DropReason::InReplayDuplicate`].
+    /// [`DropReason::InReplayDuplicate`].
     pub fn open_ah(&self, buf: &[u8], packet: Span, h: Fields) -> Result<Opening, DropReason> {
         let shape = self.shape;
         let packet = Span { len: packet.len.min(h.total_len().into()), ..packet };
@@ -55,7 +54,7 @@ fn ah_len(words: u8) -> usize {
 }
 
 impl Opening {
-    /// Whether the packet has ESP, and nothing is to be done before the job.
+    /// True if the packet has ESP, and needs no step before the job.
     #[inline(always)]
     pub fn is_esp(&self) -> bool {
         self.shape.is_esp()
@@ -80,7 +79,7 @@ impl Opening {
         mutable::blank(copy, headers)
     }
 
-    /// What AH has protected, once the ICV is known to be right.
+    /// The content behind AH, once the ICV is known to be right.
     pub(crate) fn look_behind_ah(
         &self,
         buf: &mut [u8],

@@ -7,11 +7,11 @@ use outcome::DropReason;
 
 use crate::size::MAX_IP_LEN;
 
-/// What one thread compresses and decompresses with. Made once: no packet allocates.
+/// A thread's compressor and decompressor. Made once: no packet allocates.
 pub struct Deflate {
     compressor: Compressor,
     decompressor: Decompressor,
-    /// What comes out.
+    /// Output of a compression or decompression.
     scratch: Box<[u8]>,
 }
 
@@ -33,8 +33,8 @@ impl Deflate {
         self.scratch.get(..len)
     }
 
-    /// What a deflate stream says, if that is not longer than `at_most`. What follows the stream's end
-    /// means nothing, as in Linux.
+    /// Decompresses a deflate stream, to at most `at_most` bytes. Bytes behind the stream's end are
+    /// ignored, as in Linux.
     pub(crate) fn decompress(
         &mut self,
         stream: &[u8],

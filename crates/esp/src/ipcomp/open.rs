@@ -38,8 +38,8 @@ impl Sa {
         }
     }
 
-    /// What is to be looked at by [`Opening::content`], without a job before: the payload of IP in IP,
-    /// or what [`Sa::decompress`] returned, written to where the compressed one was, right behind the
+    /// An opening that needs no job, for [`Opening::content`]: the payload of IP in IP, or the
+    /// result of [`Sa::decompress`], written to where the compressed one was, right behind the
     /// IPComp header.
     pub fn open_bare(&self, payload: Span) -> Opening {
         Opening { esp: payload, seq: 0, seq_hi: None, shape: self.shape }
@@ -50,13 +50,13 @@ impl Sa {
 }
 
 impl Opening {
-    /// Whether an engine has work with the packet: ESP and AH.
+    /// True if the packet needs a job of an engine: ESP and AH.
     #[inline]
     pub fn has_job(&self) -> bool {
         !self.shape.is_bare()
     }
 
-    /// What was compressed, or in IP alone.
+    /// The content of IPComp, or of IP in IP.
     pub(crate) fn look_behind_bare(
         &self,
         buf: &mut [u8],

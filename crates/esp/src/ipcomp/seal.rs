@@ -14,10 +14,10 @@ impl Sa {
     /// Compresses a packet, for the SAs that protect it next, where that makes it shorter; in tunnel
     /// mode it gets the outer header in any case. Says where it is then.
     ///
-    /// `packet` is where it lies in `buf`, with [`Sa::headroom`] in front; `h` was parsed from it. It does
-    /// not become longer than by that. Whoever owns the SA counts it, with [`Sa::payload_len`], and calls
-    /// this before: the count makes IPv4's identification. What is too short is not compressed
-    /// (Linux's threshold).
+    /// `packet` is where it lies in `buf`, with [`Sa::headroom`] in front; `h` was parsed from it.
+    /// It does not become longer than by that. The SA's owner counts it, with [`Sa::payload_len`],
+    /// and calls this before: the count makes IPv4's identification. What is too short is not
+    /// compressed (Linux's threshold).
     ///
     /// # Errors
     /// [`DropReason::OutMode`], [`DropReason::MalformedIp`], [`DropReason::OutNoRoom`] and
