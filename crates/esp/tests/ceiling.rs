@@ -1,4 +1,4 @@
-//! Outbound numbers that the SA's owner leases: none is above the ceiling, whoever takes numbers.
+//! Outbound numbers that the SA's owner leases: none is above the ceiling, for any number of threads.
 
 mod common;
 

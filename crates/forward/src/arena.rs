@@ -100,7 +100,8 @@ impl Arena {
         page.and_then(|page| page.get_mut(at..at + units)).unwrap_or_default()
     }
 
-    /// Whether more than half of a memory that is not small lies idle: time to build anew.
+    /// True if more than half of the memory lies idle, and it is not small: the table is built anew
+    /// then.
     pub const fn is_wasteful(&self) -> bool {
         self.free_units > 8 * PAGE_UNITS && self.free_units * 2 > self.pages.len() * PAGE_UNITS
     }

@@ -64,7 +64,7 @@ pub(crate) struct Rule {
     pub(crate) step: Step,
 }
 
-/// What the rules and tables say.
+/// Answer of the rules and tables.
 enum Found<'f> {
     Certain(RouteResult),
     Target(&'f Target),
@@ -107,7 +107,7 @@ impl Fib {
         self.len
     }
 
-    /// Whether there are no routes at all.
+    /// True if there are no routes at all.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -187,9 +187,9 @@ impl Fib {
         target.map_or(RouteResult::None, |target| target.choose(dst, src))
     }
 
-    /// Whether every packet to an address is this host's, whatever its source, mark and interface:
+    /// True if every packet to an address is this host's, whatever its source, mark and interface:
     /// the rule that says so comes before all that have conditions. False for addresses that are
-    /// never routed. Sources that no packet may have are not looked at.
+    /// never routed. Sources that no packet may have are not compared.
     pub fn is_local_to_all(&self, dst: IpAddr) -> bool {
         match dst {
             IpAddr::V4(d) => {
@@ -227,9 +227,9 @@ impl Fib {
         false
     }
 
-    /// Whether an IPv4 packet passes Linux's reverse path filter (RFC 3704 §2): whether the way
-    /// back to its source is a unicast route, and for a strict check one that leads out of the
-    /// interface that the packet came in by, over any of its next hops.
+    /// True if an IPv4 packet passes Linux's reverse path filter (RFC 3704 §2): the way back to its
+    /// source is a unicast route, and for a strict check one that leads out of the interface that
+    /// the packet came in by, over any of its next hops.
     ///
     /// IPv6 packets pass: Linux filters them by netfilter rules only.
     pub fn is_way_back(&self, h: &Headers, mark: u32, iif: u32, check: SourceCheck) -> bool {

@@ -11,7 +11,7 @@ pub type Prefixes<A> = BTreeMap<(A, u8), u32>;
 
 /// One table of several that a trie answers for.
 pub struct Layer<'p, A> {
-    /// Its prefixes.
+    /// Prefixes of the layer's table.
     pub prefixes: &'p Prefixes<A>,
     /// Prefixes of this length or shorter are holes.
     pub suppress: Option<u8>,
@@ -27,7 +27,7 @@ impl<'p, A> Layer<'p, A> {
 }
 
 impl<A: Address> Layer<'_, A> {
-    /// Whether its short prefixes stand beside the nodes.
+    /// True if the layer's short prefixes stand beside the nodes.
     pub(crate) const fn is_last(&self) -> bool {
         self.shortest > 0
     }
@@ -121,7 +121,7 @@ impl Intervals {
         after.checked_sub(1).and_then(|i| self.0.get(i)).map_or(NOTHING, |(_, value)| *value)
     }
 
-    /// This, and `below` where this has no answer.
+    /// These intervals, filled from `below` where they have no answer.
     fn over(&self, below: &Self) -> Self {
         let mut out = Self(Vec::with_capacity(self.0.len() + below.0.len()));
         let (mut upper, mut lower) = (self.0.iter().peekable(), below.0.iter().peekable());
@@ -152,7 +152,7 @@ pub(crate) fn first_answer(values: &[u32]) -> Place {
     Place::leaf(answer.or(values.last().copied()).unwrap_or(NOTHING))
 }
 
-/// What the layers make of a node's addresses.
+/// The layers' answers for a node's addresses, as one list of intervals each.
 pub(crate) struct Flat {
     layers: Vec<Intervals>,
     /// The values of the next bits that have longer prefixes, ascending.

@@ -107,7 +107,7 @@ pub fn reassemble(bytes: &[u8]) {
     assert_eq!((out, all.len()), (pushed, 0));
 }
 
-/// What the pieces make is a packet that holds each of them where it belongs.
+/// Holds a joined packet against its pieces: each is where it belongs.
 fn check_join(pieces: &[Vec<u8>], head_len: usize, len: usize) {
     let mut out = vec![0; head_len + len];
     let Ok(mut join) = Join::new(head_len, len, &mut out) else {

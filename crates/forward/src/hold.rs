@@ -21,7 +21,7 @@ pub struct HoldLimits {
 /// A packet was taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Held {
-    /// It is the only one that waits for its key: whoever resolves the key should be asked.
+    /// The only packet that waits for its key: the caller should have the key resolved.
     First,
     /// Others wait for the same key already.
     Behind,
@@ -37,7 +37,7 @@ pub enum Refused<T> {
 }
 
 impl<T> Refused<T> {
-    /// The packet.
+    /// The packet that was not taken.
     pub fn into_packet(self) -> T {
         match self {
             Self::KeyFull(packet) | Self::Full(packet) => packet,
@@ -71,7 +71,7 @@ struct Slot<K, T> {
     deadline_ns: u64,
     /// By arrival, or the next free slot.
     next: Link,
-    /// By arrival.
+    /// The slot before it, by arrival.
     previous: Link,
     /// The next that waits for the same key.
     next_of_key: Link,
@@ -116,7 +116,7 @@ impl<K: Clone + Eq + Hash, T> HoldQueue<K, T> {
         self.len
     }
 
-    /// Whether none waits.
+    /// True if no packet waits.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

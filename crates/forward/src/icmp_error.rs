@@ -20,10 +20,11 @@ pub const MAX_LEN_V6: usize = ipv6::MIN_MTU as usize;
 /// A buffer of this length holds every error.
 pub const MAX_LEN: usize = MAX_LEN_V6;
 
-/// What happened to the packet.
+/// Event that the error reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IcmpCause {
-    /// It does not fit and must not be fragmented: "fragmentation needed" or "packet too big".
+    /// The packet does not fit and must not be fragmented: "fragmentation needed" or "packet too
+    /// big".
     TooBig {
         /// The largest IP packet that would have fitted, in bytes. What is told is at least 68
         /// for IPv4 (RFC 1191 §3) and 1280 for IPv6 (RFC 8200 §5).
@@ -39,7 +40,7 @@ pub enum IcmpCause {
     Prohibited,
     /// A field is wrong: "parameter problem". Of IPv6 alone.
     Parameter {
-        /// ICMPv6's code.
+        /// ICMPv6's code (RFC 4443 §3.4).
         code: u8,
         /// Where the field is, in bytes from the first one of the packet.
         pointer: u32,
@@ -66,7 +67,7 @@ pub enum Silence {
     Malformed,
 }
 
-/// Who sends the error.
+/// Sender of the error: this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reporter {
     /// The source address: by RFC 1812 §4.3.2.4 one of the interface that the error leaves by.

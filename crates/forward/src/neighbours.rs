@@ -41,16 +41,16 @@ impl NeighbourState {
     }
 }
 
-/// One neighbour.
+/// One neighbour of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighbourEntry {
     /// The interface it is on.
     pub ifindex: u32,
-    /// Its address.
+    /// IP address of the neighbour.
     pub addr: IpAddr,
-    /// Its link-layer address, if known.
+    /// Link-layer address, if known.
     pub mac: Option<MacAddr>,
-    /// Its state.
+    /// State of the entry, as Linux has it.
     pub state: NeighbourState,
 }
 
@@ -102,7 +102,8 @@ impl Neighbours {
         }
     }
 
-    /// What leaves by interfaces from this index on is addressed to no station, whoever it is for.
+    /// Makes the interfaces from this index on ones without link-layer addresses: frames for them
+    /// are addressed to no station.
     pub const fn address_nobody_from(&mut self, first: u32) {
         self.first_without = Some(first);
     }
@@ -128,7 +129,7 @@ impl Neighbours {
         self.entries.len()
     }
 
-    /// Whether none is known.
+    /// True if no neighbour is known.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

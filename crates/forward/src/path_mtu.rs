@@ -23,28 +23,28 @@ pub struct Stops {
 }
 
 impl Stops {
-    /// These, of which there are at most [`MAX_STOPS`]; none if there are more.
+    /// The segments of a path, at most [`MAX_STOPS`]. `None` if there are more.
     pub fn new(stops: &[Ipv6Addr]) -> Option<Stops> {
         let mut addrs = [Ipv6Addr::UNSPECIFIED; MAX_STOPS];
         addrs.get_mut(..stops.len())?.copy_from_slice(stops);
         Some(Stops { addrs, len: stops.len() as u8 })
     }
 
-    /// The segments.
+    /// The segments, in the order of the path.
     pub fn as_slice(&self) -> &[Ipv6Addr] {
         self.addrs.get(..self.len.into()).unwrap_or_default()
     }
 }
 
-/// Whose MTU is known.
+/// Path that has an MTU of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Path {
-    /// That of the path to a destination.
+    /// The path to a destination.
     To(IpAddr),
-    /// That of the path through segments, for packets with all of their headers.
+    /// The path through segments, for packets with all of their headers.
     Through(Stops),
-    /// That of the path to a last segment, for packets without a list of segments: it needs none, or was taken off on
-    /// the way.
+    /// The path to a last segment, for packets without a list of segments: it needs none, or was
+    /// taken off on the way.
     Bare(Ipv6Addr),
 }
 
@@ -68,7 +68,7 @@ impl Path {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathMtus {
     known: HashMap<Path, u32, ahash::RandomState>,
-    /// Those of [`Path::Bare`] once more, to be looked through.
+    /// The entries of [`Path::Bare`] once more, to be searched in order.
     bare: Box<[(Ipv6Addr, u32)]>,
 }
 
@@ -108,7 +108,7 @@ impl PathMtus {
     }
 }
 
-/// What was learnt, and when it is forgotten. For one thread; times are of any monotonic clock.
+/// Path MTUs that were learnt, and their expiry. For one thread; times are of any monotonic clock.
 #[derive(Clone, Debug)]
 pub struct PathMtuTable {
     lifetime_ns: u64,
@@ -162,7 +162,7 @@ impl PathMtuTable {
         self.learnt.len() != before
     }
 
-    /// What is known now.
+    /// The path MTUs that are known now.
     pub fn path_mtus(&self) -> PathMtus {
         let known = self.learnt.iter().map(|(path, learnt)| (*path, learnt.mtu));
         let bare = known.clone().filter_map(|(path, mtu)| match path {
@@ -172,7 +172,7 @@ impl PathMtuTable {
         PathMtus { bare: bare.collect(), known: known.collect() }
     }
 
-    /// Whether nothing is known.
+    /// True if no path MTU is known.
     pub fn is_empty(&self) -> bool {
         self.learnt.is_empty()
     }

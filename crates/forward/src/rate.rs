@@ -46,7 +46,7 @@ impl RateLimiter {
 }
 
 impl RateLimiter {
-    /// Whether there is a token. Takes none.
+    /// True if there is a token. Takes none.
     #[must_use]
     pub fn is_ready(&self, now_ns: u64) -> bool {
         let full_at = self.full_at_ns.load(Relaxed);

@@ -8,7 +8,7 @@ use wire::Family;
 pub mod table {
     /// `default`, the last resort.
     pub const DEFAULT: u32 = 253;
-    /// `main`.
+    /// `main`: routes without another table.
     pub const MAIN: u32 = 254;
     /// `local`: this host's own and its broadcast addresses.
     pub const LOCAL: u32 = 255;
@@ -17,14 +17,14 @@ pub mod table {
 /// An address prefix. Host bits need not be zero; a length above the family's is its maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Subnet {
-    /// The address.
+    /// The address, whose bits behind the length mean nothing.
     pub addr: IpAddr,
     /// The prefix length in bits; 0 holds every address of the family.
     pub len: u8,
 }
 
 impl Subnet {
-    /// Whether the address is of the same family and inside.
+    /// True if the address is of the same family and inside.
     pub fn contains(&self, addr: IpAddr) -> bool {
         match (self.addr, addr) {
             (IpAddr::V4(p), IpAddr::V4(a)) => {
@@ -39,7 +39,7 @@ impl Subnet {
         }
     }
 
-    /// The family.
+    /// Family of the address.
     pub const fn family(&self) -> Family {
         match self.addr {
             IpAddr::V4(_) => Family::V4,
@@ -48,7 +48,7 @@ impl Subnet {
     }
 }
 
-/// What a route does with a packet (`RTN_*`).
+/// Effect of a route on a packet (`RTN_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RouteKind {
     /// On to a next hop.
@@ -68,7 +68,7 @@ pub enum RouteKind {
 /// One next hop of a unicast route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Hop {
-    /// Egress interface.
+    /// Index of the egress interface.
     pub ifindex: u32,
     /// The router, or `None` where the destination is on the link. Its family may differ from
     /// the route's (`via inet6`).
@@ -86,9 +86,9 @@ pub struct Hop {
 pub struct RouteEntry {
     /// The table's number.
     pub table: u32,
-    /// The destinations.
+    /// Destinations of the route.
     pub dst: Subnet,
-    /// What happens to the packets.
+    /// Effect on the packets.
     pub kind: RouteKind,
     /// Linux's priority or metric: of several routes to one prefix, the lowest counts; among
     /// equals, the first given.
@@ -102,13 +102,13 @@ pub struct RouteEntry {
 }
 
 impl RouteEntry {
-    /// Whether it is a route at all: a unicast route without hops is as good as none.
+    /// False for a unicast route without hops, which counts as none.
     pub fn is_usable(&self) -> bool {
         self.kind != RouteKind::Unicast || !self.hops.is_empty()
     }
 }
 
-/// What a rule does with the packets it matches.
+/// Effect of a rule on the packets that it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RuleAction {
     /// Looks into a table; where that has no route, the next rule decides.
@@ -133,9 +133,9 @@ pub struct RuleEntry {
     pub family: Family,
     /// Rules are tried in ascending order; equals in the order given.
     pub priority: u32,
-    /// Sources.
+    /// Sources that match. `None`: all.
     pub from: Option<Subnet>,
-    /// Destinations.
+    /// Destinations that match. `None`: all.
     pub to: Option<Subnet>,
     /// Ingress interface. For a name that no interface has, give an index that none has.
     pub iif: Option<u32>,
@@ -151,7 +151,7 @@ pub struct RuleEntry {
     /// Routes found in the table whose prefix is this long or shorter do not count
     /// (`suppress_prefixlength`).
     pub suppress_prefix_len: Option<u8>,
-    /// What happens to the packets.
+    /// Effect on the packets that match.
     pub action: RuleAction,
 }
 
@@ -184,7 +184,7 @@ impl RuleEntry {
         ]
     }
 
-    /// Whether a packet that is being routed matches the conditions.
+    /// True if a packet that is being routed meets the conditions.
     pub fn matches(&self, dst: IpAddr, src: IpAddr, mark: u32, iif: u32) -> bool {
         let conditions = self.oif.is_none()
             && self.from.is_none_or(|p| p.contains(src))
@@ -195,7 +195,7 @@ impl RuleEntry {
         conditions != self.invert || self.invert && self.action == RuleAction::Opaque
     }
 
-    /// Whether every packet of the family that is being routed matches.
+    /// True if every packet of the family that is being routed matches.
     pub fn always_matches(&self) -> bool {
         match self.invert {
             false => self.is_unconditional(),
@@ -203,7 +203,7 @@ impl RuleEntry {
         }
     }
 
-    /// Whether no packet of the family that is being routed matches.
+    /// True if no packet of the family that is being routed matches.
     pub fn never_matches(&self) -> bool {
         match self.invert {
             false => self.oif.is_some(),

@@ -14,7 +14,7 @@ pub enum RouteResult {
     Local,
     /// Out of an interface.
     Unicast {
-        /// The interface.
+        /// Index of the egress interface.
         ifindex: u32,
         /// The router, or `None` where the destination is on the link.
         gateway: Option<IpAddr>,

@@ -27,12 +27,12 @@ pub struct Routes {
     skip_table: Option<u32>,
 }
 
-/// What has become of one prefix of one table.
+/// New routes of one prefix of one table.
 #[derive(Clone, Debug)]
 pub struct RouteChange {
     /// The table's number.
     pub table: u32,
-    /// The destinations.
+    /// Destinations of the routes.
     pub dst: Subnet,
     /// All routes that there are now; the best of them counts.
     pub routes: Vec<RouteEntry>,
@@ -149,7 +149,7 @@ impl Routes {
         v4 + self.v6.tables.values().map(BTreeMap::len).sum::<usize>()
     }
 
-    /// Whether there are no routes at all.
+    /// True if there are no routes at all.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -43,7 +43,7 @@ impl Target {
         chosen.or(hops.first()).map_or(RouteResult::None, |hop| unicast(hop, mtu, from))
     }
 
-    /// Whether packets may leave by the interface; `None` where they leave by none.
+    /// True if packets may leave by the interface; `None` where they leave by none.
     pub fn leaves_by(&self, ifindex: u32) -> Option<bool> {
         match self {
             Self::Fixed(RouteResult::Unicast { ifindex: way, .. }) => Some(*way == ifindex),

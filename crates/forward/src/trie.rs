@@ -56,7 +56,7 @@ pub const MOST_UNITS: usize = 1 << Place::INDEX_BITS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(pub u32);
 
-/// What a node is.
+/// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Inline,
@@ -94,7 +94,7 @@ impl Place {
         self.0 & Self::NODE == 0
     }
 
-    /// What the node is and where it begins. Of a node only.
+    /// The node's kind, and its first unit. Call it for a node only.
     #[inline(always)]
     pub const fn parts(self) -> (Shape, u32) {
         let index = self.0 & ((1 << Self::INDEX_BITS) - 1);
@@ -131,7 +131,7 @@ impl Layout {
         Self { samples: samples as u8, ends: ends as u8, places: places as u8 }
     }
 
-    /// All units.
+    /// Units of the whole node.
     pub const fn units(self) -> usize {
         self.samples as usize + self.ends as usize + self.places as usize
     }
@@ -204,7 +204,7 @@ impl<A: Address> Trie<A> {
         }
     }
 
-    /// Whether nothing but the short prefixes can differ.
+    /// True if nothing but the short prefixes can differ: all pages are the same memory.
     #[cfg(test)]
     pub fn shares_all_nodes_with(&self, other: &Self) -> bool {
         let mut pages = self.pages.iter().zip(&other.pages);

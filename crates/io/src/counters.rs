@@ -8,13 +8,13 @@ use std::sync::Arc;
 pub struct PortStats {
     /// Packets handed to the worker.
     pub rx_packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub rx_bytes: u64,
     /// Received, but not handed on: malformed, too long for a frame, or more than a packet socket holds.
     pub rx_refused: u64,
     /// Packets taken over for transmission.
     pub tx_packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub tx_bytes: u64,
     /// Packets that left a burst without being sent: too short, too long, or refused.
     pub tx_refused: u64,
@@ -49,12 +49,12 @@ pub struct PortCounters {
 }
 
 impl PortCounters {
-    /// All zero.
+    /// Counters that are all zero.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// What the port has done so far.
+    /// The counts so far.
     pub fn read(&self) -> PortStats {
         // Relaxed: figures, that order nothing.
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -94,7 +94,7 @@ impl MemoryPort {
 }
 
 /// A memory port with two ends: a clone of the handle is the port that a worker owns, the handle
-/// itself stays with whoever plays the wire.
+/// itself stays with the test, which plays the wire.
 ///
 /// A lock that nobody else waits for is taken once a call; each end may be on its own thread.
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ impl MemoryHandle {
         Box::new(self.clone())
     }
 
-    /// Whether both are handles of one port.
+    /// True if both are handles of one port.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// What the packets of a file begin with.
+/// First header of a file's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkType {
     /// Ethernet frames without the FCS.

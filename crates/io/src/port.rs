@@ -47,7 +47,7 @@ pub trait Port: Send {
     /// [`PortError::Gone`] when the interface is gone.
     fn check(&mut self) -> Result<(), PortError>;
 
-    /// What to wait on, if there is something.
+    /// Descriptor to wait on, if there is one.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 
     /// The number of frames inside the port: in rings and queues.
@@ -56,7 +56,7 @@ pub trait Port: Send {
     /// The port's counters, for any thread to read at any time: also after the port has gone.
     fn counters(&self) -> Arc<PortCounters>;
 
-    /// What the port has done so far.
+    /// The counts so far.
     fn stats(&self) -> PortStats {
         self.counters().read()
     }
@@ -72,7 +72,7 @@ pub enum PortError {
         port: String,
         /// The system call that told.
         call: &'static str,
-        /// What it said.
+        /// The kernel's answer.
         source: io::Error,
     },
     /// A system call failed in a way that is not expected.
@@ -82,7 +82,7 @@ pub enum PortError {
         port: String,
         /// The system call.
         call: &'static str,
-        /// What it said.
+        /// The kernel's answer.
         source: io::Error,
     },
 }
@@ -99,7 +99,7 @@ impl PortError {
         }
     }
 
-    /// Whether the interface is gone, as against a failure that may pass.
+    /// True if the interface is gone, as against a failure that may pass.
     pub const fn is_gone(&self) -> bool {
         matches!(self, Self::Gone { .. })
     }

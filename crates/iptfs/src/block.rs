@@ -1,6 +1,6 @@
 //! Data blocks (RFC 9347, section 6.1.3): told apart by their first four bits, which are those of an IP version.
 
-/// What stands at the beginning of a block.
+/// The kind of a block, by its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// Padding, to the payload's end.

@@ -5,7 +5,7 @@ use crate::deaggregate::Sink;
 /// Packets, as they came out of payloads.
 #[derive(Clone, Debug, Default)]
 pub struct Collected {
-    /// Those that are whole.
+    /// Packets that are whole.
     pub packets: Vec<Vec<u8>>,
     partial: Vec<u8>,
 }

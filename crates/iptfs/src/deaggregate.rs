@@ -11,26 +11,26 @@ pub trait Sink {
     fn begin(&mut self, len: Option<usize>) -> bool;
     /// The next piece; false if the packet becomes too long for the memory.
     fn append(&mut self, bytes: &[u8]) -> bool;
-    /// That was the last piece.
+    /// The piece before was the last one.
     fn complete(&mut self);
     /// The packet has no further piece.
     fn abort(&mut self);
 }
 
-/// What was wrong with a payload, or with the way it came.
+/// Error of a payload, or of its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It has no header.
+    /// The payload has no header.
     Header(HeaderError),
     /// A block of no kind that there is, or with a length that no packet has: what is behind it is lost.
     Block,
-    /// It does not go on with the packet that the one before has begun.
+    /// The payload does not continue the packet that the one before has begun.
     Offset,
     /// There was no memory for a packet in pieces.
     Memory,
 }
 
-/// What a payload held.
+/// Contents of a payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Packets that lay in it as a whole.
@@ -39,9 +39,9 @@ pub struct Found {
     pub joined: u32,
     /// Packets given up: a piece did not come.
     pub given_up: u32,
-    /// Whether it was all padding, or empty.
+    /// True if it was all padding, or empty.
     pub is_padding: bool,
-    /// What the other end reports.
+    /// Congestion report of the other end.
     pub congestion: Option<Congestion>,
     /// The first thing that was wrong.
     pub fault: Option<Fault>,
@@ -58,11 +58,11 @@ pub struct Deaggregator {
 struct Partial {
     /// The number of the payload with its next piece.
     next: u64,
-    /// What is there, in bytes.
+    /// Bytes of the packet that have arrived.
     got: usize,
-    /// Its length, once that is there.
+    /// Length of the packet, once its length field has arrived.
     len: Option<usize>,
-    /// Its beginning, until its length is known.
+    /// Beginning of the packet, until its length is known.
     head: [u8; HEAD_LEN],
 }
 
@@ -118,7 +118,7 @@ impl Deaggregator {
         found
     }
 
-    /// Whether pieces of a packet wait for others.
+    /// True if pieces of a packet wait for others.
     pub fn is_partial(&self) -> bool {
         self.partial.is_some()
     }

@@ -8,7 +8,7 @@ use crate::header::{Congestion, Header};
 pub struct Filling {
     /// The payload with its header, in bytes; at most 65535.
     size: u16,
-    /// What is written, the header included.
+    /// Bytes written, with the header.
     len: u16,
     header_len: u8,
     block_offset: u16,
@@ -43,13 +43,13 @@ impl Filling {
         (self.size - self.len) as usize
     }
 
-    /// What is written, in bytes, the header included.
+    /// Bytes written, with the header.
     #[inline]
     pub const fn written(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there is nothing but the header.
+    /// True if there is nothing but the header.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == self.header_len as u16

@@ -32,7 +32,7 @@ pub struct Header {
     pub congestion: Option<Congestion>,
 }
 
-/// What ends tell each other about congestion (RFC 9347, sections 3 and 6.1.2).
+/// Congestion information of one end for the other (RFC 9347, sections 3 and 6.1.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Congestion {
     /// The payload is a probe of the path's MTU.
@@ -63,7 +63,7 @@ impl Congestion {
 /// Why a payload has no header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderError {
-    /// It is shorter than one.
+    /// The payload is shorter than a header.
     Truncated,
     /// No such sub-type.
     SubType(u8),
@@ -117,7 +117,7 @@ impl Header {
     }
 }
 
-/// What is behind the first word of sub-type 1.
+/// Bytes behind the first word of sub-type 1.
 const WORDS_LEN: usize = Header::CONGESTION_LEN - Header::LEN;
 
 impl Congestion {

@@ -42,8 +42,8 @@
 //!
 //! # Not handled
 //!
-//! Rates: whoever fills payloads decides when they leave. What is inside of a block, beyond its
-//! length, is the receiver's to check.
+//! Rates: the caller, which fills payloads, decides when they leave. The content of a block, beyond its
+//! length, is for the receiver to check.
 #![forbid(unsafe_code)]
 
 mod block;

@@ -6,7 +6,8 @@
 /// moves past it, or the time to wait for it is over. `T` is a payload, whose memory is the caller's.
 #[derive(Debug)]
 pub struct Window<T> {
-    /// Those that came early, by their numbers modulo the length: one place more than payloads wait.
+    /// Payloads that came early, by their numbers modulo the length: one place more than payloads
+    /// wait.
     early: Box<[Option<T>]>,
     count: usize,
     /// The number that is due; none before the first payload.
@@ -33,7 +34,7 @@ impl<T> Window<T> {
         self.count
     }
 
-    /// Whether none waits.
+    /// True if no payload waits.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

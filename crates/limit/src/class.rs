@@ -9,7 +9,7 @@ pub enum Class {
     Assured,
     /// All else, code points without a meaning among it (RFC 2474 §4.1), and AF1x.
     Usual,
-    /// What asks for less: LE (RFC 8622), CS1 (RFC 4594 §4.10).
+    /// Below best effort: LE (RFC 8622), CS1 (RFC 4594 §4.10).
     Lesser,
 }
 
@@ -17,7 +17,7 @@ impl Class {
     /// All of them, the first to leave first.
     pub const ALL: [Class; CLASSES] = [Class::Urgent, Class::Assured, Class::Usual, Class::Lesser];
 
-    /// Its name.
+    /// The name in configuration and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Class::Urgent => "urgent",

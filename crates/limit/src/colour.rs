@@ -1,6 +1,6 @@
 //! Colours of packets, and how two buckets give them.
 
-/// What a limiter says about a packet (RFC 2697 §1).
+/// Result of a limiter for a packet (RFC 2697 §1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Colour {
     /// Within the committed rate and burst.
@@ -8,7 +8,7 @@ pub enum Colour {
     Green,
     /// Above it, and within the excess or peak.
     Yellow,
-    /// Above that.
+    /// Above the excess or peak too.
     Red,
 }
 
@@ -16,7 +16,7 @@ impl Colour {
     /// All of them, from the best to the worst.
     pub const ALL: [Colour; 3] = [Colour::Green, Colour::Yellow, Colour::Red];
 
-    /// Its name.
+    /// The name in configuration and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Colour::Green => "green",
@@ -36,19 +36,19 @@ impl Colour {
     }
 }
 
-/// Which bucket.
+/// The bucket: each limiter has one or two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     /// The committed one.
     First,
-    /// That of the excess, or of the peak.
+    /// The bucket of the excess, or of the peak.
     Second,
 }
 
 /// How colours follow from what two buckets hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// One bucket.
+    /// Green from the one bucket.
     Single,
     /// Green from the first, else yellow from the second (RFC 2697 §3, RFC 4115 §2).
     Either,
@@ -72,7 +72,7 @@ impl Rule {
         }
     }
 
-    /// Whether a packet of a colour takes its tokens from a bucket.
+    /// True if a packet of a colour takes its tokens from a bucket.
     #[inline(always)]
     pub(crate) const fn takes(self, colour: Colour, from: Which) -> bool {
         matches!(

@@ -25,18 +25,18 @@ use crate::sync::{AcqRel, Acquire, AtomicU64, Release};
 #[derive(Debug)]
 pub(crate) struct Home(AtomicU64);
 
-/// What a worker is told that has a packet.
+/// Answer to a worker that has a packet: the place of the buckets.
 #[derive(Debug)]
 pub(crate) enum Came {
-    /// It is the home.
+    /// The worker is the home already.
     Here,
     /// The same from now on.
     Held(Hold),
-    /// This one is.
+    /// The home is this worker: the packet has to go there.
     There(usize, UnderWay),
 }
 
-/// What a worker holds a home by. No packet of its own has the buckets after it is dropped.
+/// A worker's hold on a home. No packet of its own has the buckets after it is dropped.
 #[derive(Debug)]
 pub struct Hold(Arc<Home>);
 
@@ -96,7 +96,7 @@ impl Drop for UnderWay {
 /// The worker's number.
 const WORKER: u64 = 0xff;
 
-/// Its number while there is none.
+/// Worker number that means that there is no home.
 const NOBODY: u64 = 0xff;
 
 /// The home is held.

@@ -17,7 +17,7 @@ pub struct Lane {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Lane>() == 64);
 
-/// What was counted, by colour.
+/// Packets and bytes counted, by colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets; those that were dropped count with the limiter that dropped them, and with no other.
@@ -48,7 +48,7 @@ impl Lane {
         }
     }
 
-    /// What is leased of both buckets.
+    /// Tokens leased of both buckets.
     pub(crate) fn all_held(&self) -> [u64; 2] {
         self.held.each_ref().map(|held| held.load(Relaxed))
     }

@@ -14,7 +14,7 @@ pub struct Lanes {
     open: Vec<Open>,
 }
 
-/// What the next lanes of a worker are taken from.
+/// Chunk from which the next lanes of a worker are taken.
 #[derive(Debug)]
 struct Open {
     chunk: Arc<[Lane]>,
@@ -49,7 +49,7 @@ impl Lanes {
 }
 
 impl LaneRef {
-    /// The lane.
+    /// The lane that it refers to, if there is one.
     #[inline(always)]
     pub(crate) fn lane(&self) -> Option<&Lane> {
         self.chunk.get(self.at as usize)

@@ -34,7 +34,7 @@ struct Share {
     quantum: u64,
     quantum_ns: u64,
     depth_ns: u64,
-    /// What is left of a nanosecond stays with the worker.
+    /// True if the rest of a nanosecond stays with the worker.
     keeps: bool,
 }
 
@@ -61,7 +61,7 @@ impl Share {
     }
 }
 
-/// What workers share of a limiter.
+/// State of a limiter that all workers share.
 #[derive(Debug)]
 struct State {
     settings: Settings,
@@ -154,7 +154,7 @@ impl State {
         }
     }
 
-    /// What both buckets hold, leases aside.
+    /// Levels of both buckets, without leases.
     fn levels(&self, now_ns: u64) -> [u64; 2] {
         let second = match &self.second {
             Second::None => 0,
@@ -175,7 +175,7 @@ pub struct Limiter {
     is_each: bool,
     /// Of each worker, and of those that there are no more.
     waits: Box<[Arc<Waits>]>,
-    /// Who has the buckets of the hierarchy, where one worker has them at a time.
+    /// Home of the hierarchy's buckets, where one worker has them at a time.
     home: Option<Arc<Home>>,
     state: Arc<State>,
 }
@@ -266,7 +266,7 @@ impl Limiter {
         Limiter { name, parent, is_each, waits, home, state }
     }
 
-    /// Its name.
+    /// The name that the configuration gives it.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -276,12 +276,12 @@ impl Limiter {
         self.parent.as_ref()
     }
 
-    /// Whether each flow, or each tunnel, has buckets of its own.
+    /// True if each flow, or each tunnel, has buckets of its own.
     pub fn is_each(&self) -> bool {
         self.is_each
     }
 
-    /// Its settings.
+    /// The settings that it was made with.
     pub fn settings(&self) -> &Settings {
         &self.state.settings
     }
@@ -291,7 +291,7 @@ impl Limiter {
         Arc::as_ptr(&self.state) as usize
     }
 
-    /// Whether both have the same buckets, and those above too.
+    /// True if both have the same buckets, and those above too.
     pub fn is_same(&self, other: &Limiter) -> bool {
         let is_above = match (&self.parent, &other.parent) {
             (Some(one), Some(two)) => one.is_same(two),
@@ -301,12 +301,12 @@ impl Limiter {
         is_above && self.shares_state(other)
     }
 
-    /// Whether both have the same buckets.
+    /// True if both have the same buckets.
     pub fn shares_state(&self, other: &Limiter) -> bool {
         Arc::ptr_eq(&self.state, &other.state)
     }
 
-    /// What all workers have counted.
+    /// Counts of all workers together.
     pub fn counts(&self) -> Counts {
         let mut sum = self.state.before;
         let lanes = self.state.lanes.iter().chain(&self.state.retired);
@@ -323,7 +323,7 @@ impl Limiter {
         self.home.as_ref()
     }
 
-    /// What was counted of packets that waited, by class.
+    /// Counts of packets that waited, by class.
     pub fn waited(&self) -> [Waited; CLASSES] {
         let mut sum = [Waited::default(); CLASSES];
         for waits in &self.waits {
@@ -337,7 +337,7 @@ impl Limiter {
         self.waits.get(worker).map_or_else(Arc::default, Arc::clone)
     }
 
-    /// What the buckets hold, leases included, in parts of tokens.
+    /// Levels of the buckets, leases included, in parts of tokens.
     pub fn levels(&self, now_ns: u64) -> [u64; 2] {
         let mut levels = self.state.levels(now_ns);
         for lane in self.state.lanes.iter().filter_map(LaneRef::lane) {
@@ -412,12 +412,12 @@ pub struct Level {
 }
 
 impl Level {
-    /// Its settings.
+    /// The settings of the limiter.
     pub fn settings(&self) -> &Settings {
         &self.state.settings
     }
 
-    /// Its buckets' identity: the same for all workers, and for as long as the settings stay.
+    /// Identity of its buckets: the same for all workers, and for as long as the settings stay.
     pub fn is_of(&self, limiter: &Limiter) -> bool {
         Arc::ptr_eq(&self.state, &limiter.state)
     }
@@ -436,7 +436,7 @@ impl Level {
         now_ns.saturating_add(least_ns.saturating_sub(there_ns).max(1))
     }
 
-    /// Whether both are sides of the same buckets.
+    /// True if both are sides of the same buckets.
     pub fn is_like(&self, other: &Level) -> bool {
         Arc::ptr_eq(&self.state, &other.state)
     }
@@ -446,7 +446,7 @@ impl Level {
         self.lane
     }
 
-    /// What is leased of a bucket, in parts of tokens.
+    /// Tokens leased of a bucket, in parts of tokens.
     fn held(&self, which: Which) -> u64 {
         self.lane.lane().map_or(0, |lane| lane.held(which).load(Relaxed))
     }

@@ -21,7 +21,7 @@
 //!
 //! # Sharing
 //!
-//! A [`Pool`] knows one number: up to which time its tokens are spent. Whoever takes moves it on by a
+//! A [`Pool`] knows one number: up to which time its tokens are spent. A thread that takes moves it on by a
 //! compare-and-swap. The tokens of `n` nanoseconds are exactly `n * rate`, so two numbers (level, and time of the last
 //! refill) need not change together.
 //!
@@ -36,7 +36,7 @@
 //! touches its buckets: there is one lane and nothing is leased. Other workers' packets go there and back.
 //!
 //! A packet passes a [`Path`] only if each limiter lets it, and takes tokens from none if one does not. Where its own limiter
-//! [has packets wait](Settings::queue), whoever has the packet keeps it in a [`Queue`] until [`Path::pass_or_wait`] lets it.
+//! [has packets wait](Settings::queue), the caller keeps it in a [`Queue`] until [`Path::pass_or_wait`] lets it.
 #![forbid(unsafe_code)]
 
 mod class;

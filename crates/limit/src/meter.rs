@@ -14,13 +14,13 @@ pub struct Meter {
     at_ns: u64,
 }
 
-/// What a bucket holds when it is full, in parts of tokens.
+/// Level of a full bucket, in parts of tokens.
 pub(crate) const fn depth(fill: Fill) -> u64 {
     fill.burst.saturating_mul(PARTS)
 }
 
 impl Meter {
-    /// Full buckets.
+    /// A meter whose buckets are full.
     pub fn full(settings: &Settings, now_ns: u64) -> Meter {
         let second = settings.second().map_or(0, depth);
         Meter { first: depth(settings.first()), second, at_ns: now_ns }
@@ -57,14 +57,15 @@ impl Meter {
         self.second = self.second.saturating_sub(of(Which::Second));
     }
 
-    /// Whether the buckets are as those of a new meter at this time: then it need not be remembered.
+    /// True if the buckets are as those of a new meter at this time: then it need not be
+    /// remembered.
     pub fn is_full(&self, settings: &Settings, now_ns: u64) -> bool {
         let mut later = *self;
         later.refill(settings, now_ns);
         later.first == depth(settings.first()) && later.second == settings.second().map_or(0, depth)
     }
 
-    /// What the buckets hold, in parts of tokens.
+    /// Levels of the buckets, in parts of tokens.
     pub const fn levels(&self) -> [u64; 2] {
         [self.first, self.second]
     }

@@ -25,7 +25,7 @@ pub struct Path {
     rest: Arc<Rest>,
 }
 
-/// What a packet has to do.
+/// The shortest way to judge a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Take bits of one bucket, which has no more to do.
@@ -43,9 +43,10 @@ struct Rest {
     levels: ArrayVec<Level, MAX_LEVELS>,
     /// The first level's buckets are a meter that the caller has.
     is_each: bool,
-    /// What there are no tokens for waits.
+    /// Queue of packets for which there are no tokens, and its counters. `None`: such packets are
+    /// red.
     queue: Option<(Bounds, Arc<Waits>)>,
-    /// Who has the buckets, where one worker has them at a time, and whose way it is.
+    /// Home of the buckets, where one worker has them at a time, and the worker whose path it is.
     home: Option<(Arc<Home>, usize)>,
 }
 
@@ -65,14 +66,14 @@ pub struct Passed {
 pub struct Refused {
     /// Which limiter stops it: 0 is its own.
     pub level: u8,
-    /// Its colour there.
+    /// Colour that this limiter gave the packet.
     pub colour: Colour,
 }
 
 /// Why a packet does not pass now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It never does.
+    /// The packet never passes.
     Refused(Refused),
     /// There are no tokens for it yet; at this time there are, if nobody else takes them.
     Until(u64),
@@ -89,7 +90,8 @@ pub enum Place {
     There(usize, Visit),
 }
 
-/// What a packet has with it on its way to the home of its limiters, and back. The home stays until it is dropped.
+/// Companion of a packet on its way to the home of its limiters, and back. The home stays until it
+/// is dropped.
 #[derive(Debug)]
 pub struct Visit {
     rest: Arc<Rest>,
@@ -165,18 +167,19 @@ impl Path {
         })
     }
 
-    /// Whether the caller has to bring the first level's meter.
+    /// True if the caller has to bring the first level's meter.
     pub fn is_each(&self) -> bool {
         self.rest.is_each
     }
 
-    /// Whether the caller has more to do than to ask, see [`Path::is_each`], [`Path::queue`] and [`Path::come`].
+    /// True if the caller has to do more than ask: see [`Path::is_each`], [`Path::queue`] and
+    /// [`Path::come`].
     #[inline(always)]
     pub fn is_special(&self) -> bool {
         self.kind == Kind::Special
     }
 
-    /// What the queue of packets that wait holds at most, where they do, and where they are counted.
+    /// Bounds and counters of the queue of packets that wait, if they do.
     pub fn queue(&self) -> Option<&(Bounds, Arc<Waits>)> {
         self.rest.queue.as_ref()
     }

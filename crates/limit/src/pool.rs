@@ -13,10 +13,10 @@ pub struct Pool {
     depth_ns: u64,
 }
 
-/// What [`Pool::take`] gives.
+/// Result of [`Pool::take`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Nanoseconds.
+    /// Nanoseconds whose tokens are taken.
     pub ns: u64,
     /// Nanoseconds for which the bucket had no room since it was last drawn from.
     pub overflow_ns: u64,
@@ -59,7 +59,7 @@ impl Pool {
         self.spent.fetch_sub(ns, Relaxed);
     }
 
-    /// What it holds.
+    /// Level of the bucket, in nanoseconds of its rate.
     pub fn level_ns(&self, now_ns: u64) -> u64 {
         (EPOCH + now_ns).saturating_sub(self.spent.load(Relaxed)).min(self.depth_ns)
     }
@@ -115,7 +115,7 @@ impl Spill {
         self.add(ns);
     }
 
-    /// What it holds.
+    /// Level of the bucket, in nanoseconds of its rate.
     pub fn level_ns(&self) -> u64 {
         self.level_ns.load(Relaxed).min(self.depth_ns)
     }

@@ -5,10 +5,10 @@
 
 use crate::class::{CLASSES, Class};
 
-/// What a queue holds at most.
+/// Bounds of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Packets.
+    /// Packets at most.
     pub packets: u32,
     /// Bytes of IP packets.
     pub bytes: u32,
@@ -17,13 +17,13 @@ pub struct Bounds {
 /// One that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting<T> {
-    /// It.
+    /// The packet itself.
     pub item: T,
-    /// Its length in bytes.
+    /// Length of the packet in bytes.
     pub len: u32,
-    /// Its DSCP.
+    /// DSCP of the packet.
     pub dscp: u8,
-    /// Since when.
+    /// Time at which it began to wait.
     pub since_ns: u64,
 }
 
@@ -70,12 +70,12 @@ impl Queue {
         self.packets
     }
 
-    /// Their bytes.
+    /// Bytes of all packets in the queue.
     pub const fn bytes(&self) -> u32 {
         self.bytes
     }
 
-    /// Whether none waits.
+    /// True if no packet waits.
     pub const fn is_empty(&self) -> bool {
         self.packets == 0
     }
@@ -102,7 +102,7 @@ impl<T> Store<T> {
         Store { nodes: Vec::with_capacity(most), free: NONE, most }
     }
 
-    /// Whether a queue has room for one more of so many bytes.
+    /// True if a queue has room for one more packet of this length.
     pub fn has_room(&self, queue: &Queue, bounds: Bounds, len: u32) -> bool {
         queue.packets < bounds.packets
             && queue.bytes.saturating_add(len) <= bounds.bytes

@@ -7,12 +7,12 @@ use crate::queue::Bounds;
 use crate::treatment::Treatments;
 use crate::{Colour, PARTS, Treatment};
 
-/// What is counted.
+/// Unit of the tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bits of IP packets.
     Bits,
-    /// Packets.
+    /// Tokens are packets.
     Packets,
 }
 
@@ -34,7 +34,7 @@ pub enum Algorithm {
     OneRate {
         /// CIR and CBS.
         committed: Fill,
-        /// EBS.
+        /// EBS (RFC 2697), in bytes or packets.
         excess_burst: u64,
     },
     /// Two rates, three colours (RFC 2698).
@@ -67,24 +67,24 @@ pub enum Sharing {
 /// All that decides what a limiter does with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What is counted.
+    /// Unit that rates and bursts count.
     pub unit: Unit,
     /// Rates and bursts.
     pub algorithm: Algorithm,
-    /// Whether the colour that a packet comes with counts.
+    /// True if the colour that a packet comes with counts (RFC 2697 §3, colour-aware).
     pub is_aware: bool,
     /// Bytes that are counted for each packet beyond its IP length.
     pub overhead: u16,
-    /// What is done to packets of each colour.
+    /// Treatment of packets of each colour.
     pub treatments: Treatments,
-    /// What there are no tokens for waits in a queue of each worker, so long; none: it is red at once. With one bucket
-    /// alone, and without [`Settings::is_aware`].
+    /// Bounds of each worker's queue of packets for which there are no tokens. `None`: such a
+    /// packet is red at once. With one bucket alone, and without [`Settings::is_aware`].
     pub queue: Option<Bounds>,
     /// How workers share it; that of the outermost limiter decides.
     pub sharing: Sharing,
 }
 
-/// What cannot be.
+/// Reason that settings are not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingsError {
     /// A rate of 0: nothing would ever pass.
@@ -154,7 +154,7 @@ impl Settings {
         }
     }
 
-    /// Whether the second bucket fills from the first one's overflow.
+    /// True if the second bucket fills from the first one's overflow.
     pub const fn overflows(&self) -> bool {
         matches!(self.algorithm, Algorithm::OneRate { .. })
     }
@@ -168,7 +168,7 @@ impl Settings {
         }
     }
 
-    /// Whether a packet that its one bucket has tokens for takes these, and no more is to be done.
+    /// True if one bucket decides, and a packet that it has tokens for passes unchanged.
     pub(crate) fn is_plain(&self) -> bool {
         self.rule() == Rule::Single
             && !self.is_aware
@@ -230,8 +230,8 @@ impl Settings {
         if fill.burst > most { Err(SettingsError::LargeBurst) } else { Ok(()) }
     }
 
-    /// Whether a nanosecond of the rate is so much of a packet that what is left of one must be kept. Otherwise less
-    /// than 0.4 % of the shortest packet's tokens are lost.
+    /// True if a nanosecond of the rate is so much of a packet that the rest of one must be kept.
+    /// Otherwise less than 0.4 % of the shortest packet's tokens are lost.
     pub(crate) const fn keeps_fractions(&self, rate: u64) -> bool {
         match self.unit {
             Unit::Bits => rate > 500_000_000,

@@ -2,23 +2,23 @@
 
 use crate::Colour;
 
-/// What is done to a packet.
+/// Treatment of a packet, once its colour is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
-    /// It passes as it is.
+    /// The packet passes as it is.
     Pass,
-    /// It passes with this DSCP, 0 to 63.
+    /// The packet passes with this DSCP, 0 to 63.
     Mark(u8),
-    /// It is dropped.
+    /// The packet is dropped.
     Drop,
 }
 
-/// What is done to packets, by their colours.
+/// Treatment of packets by their colours: green, yellow, red.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Treatments(pub [Treatment; 3]);
 
 impl Treatments {
-    /// What is done to a packet of a colour.
+    /// Treatment of a packet of a colour.
     #[inline(always)]
     pub const fn of(&self, colour: Colour) -> Treatment {
         match colour {

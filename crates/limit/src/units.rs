@@ -13,12 +13,12 @@ use core::fmt;
 
 use crate::Unit;
 
-/// What is no rate, or no burst, and what would be one.
+/// A text that is no rate, or no burst, with what would be one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitError {
-    /// What was written.
+    /// The text as it was written.
     pub text: String,
-    /// What would be right.
+    /// An example of the right form.
     pub wanted: &'static str,
 }
 
@@ -95,7 +95,7 @@ fn scaled(value: u64) -> String {
     value.to_string()
 }
 
-/// What comes before a unit.
+/// SI prefixes of a unit, with their factors.
 const PREFIXES: [(&str, u64); 8] = [
     ("", 1),
     ("Ki", 1 << 10),

@@ -18,7 +18,7 @@ struct OfClass {
     longest_ns: AtomicU64,
 }
 
-/// What was counted of a class.
+/// Counts of one class of packets that waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waited {
     /// Packets that wait now.
@@ -39,7 +39,7 @@ impl Waited {
         self.total_ns.checked_div(self.gone).unwrap_or(0)
     }
 
-    /// Both together.
+    /// The sums of both, and the longer wait.
     pub fn and(self, other: Waited) -> Waited {
         Waited {
             now: self.now + other.now,
@@ -81,7 +81,7 @@ impl Waits {
         self.dropped(class);
     }
 
-    /// What was counted, by class.
+    /// Counts by class.
     pub fn all(&self) -> [Waited; CLASSES] {
         self.classes.each_ref().map(|of| {
             let [gone, dropped] = [&of.gone, &of.dropped].map(|count| count.load(Relaxed));

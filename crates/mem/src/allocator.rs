@@ -54,7 +54,7 @@ pub struct Allocator {
 #[derive(Debug)]
 struct Free(*mut u8);
 
-/// What of the newest chunk was never used.
+/// The part of the newest chunk that was never used.
 #[derive(Debug)]
 struct Rest {
     start: *mut u8,

@@ -73,13 +73,13 @@ impl<const HEAD: usize> Words<HEAD> {
     /// The first words.
     #[inline(always)]
     pub fn head(&self) -> &[AtomicU64; HEAD] {
-        // SAFETY: whoever called `of` saw to it that at least `HEAD` words are there, in one
+        // SAFETY: the caller of `of` saw to it that at least `HEAD` words are there, in one
         // allocation and aligned as a slice of them is; the owner, which lives as long as `self`, keeps them there, and all access
         // is atomic. Both by the promise of `StableWords`.
         unsafe { self.first.cast().as_ref() }
     }
 
-    /// What follows the first words.
+    /// The words behind the first ones.
     #[inline(always)]
     pub fn rest(&self) -> &[AtomicU64] {
         // SAFETY: `count` is at least `HEAD`, so this is inside the slice or one past its end.

@@ -19,7 +19,7 @@ use crate::fault::Faults;
 /// The most threads of one interface, those included that peers hold up which are gone.
 const MOST: usize = 256;
 
-/// What wakes a peer.
+/// Eventfd that wakes a peer.
 pub(crate) struct Bell {
     ours: Arc<OwnedFd>,
     is_over: Arc<AtomicBool>,

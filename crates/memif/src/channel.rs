@@ -31,9 +31,9 @@ pub enum ChannelError {
     /// A system call failed.
     #[error("{call}: {source}")]
     System {
-        /// Which.
+        /// Name of the system call.
         call: &'static str,
-        /// What it said.
+        /// The kernel's answer.
         source: io::Error,
     },
 }

@@ -23,14 +23,14 @@ use crate::region::{Region, RegionError};
 use crate::ring::Ring;
 use crate::transmit::{Buffers, Transmitter};
 
-/// What a client wants.
+/// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// The interface's number at the socket.
     pub id: u32,
     /// Our interface's name, for the server's messages.
     pub name: Name,
-    /// What the server may ask for.
+    /// Secret for a server that asks for one.
     pub secret: Option<Secret>,
     /// Pairs of rings; fewer where the server takes fewer.
     pub queues: u16,
@@ -49,7 +49,7 @@ pub enum ClientError {
     /// The message has no place here.
     #[error("unexpected message: {0}")]
     Unexpected(&'static str),
-    /// No memory.
+    /// The regions could not be made.
     #[error(transparent)]
     Region(#[from] RegionError),
     /// So many buffers of that length are more than a region holds.

@@ -24,7 +24,7 @@ impl Fault {
     pub const ALL: [Self; 5] =
         [Self::RingIndex, Self::Buffer, Self::OpenChain, Self::TooLong, Self::TooShort];
 
-    /// Its name, for counters.
+    /// Name of the counter.
     pub const fn name(self) -> &'static str {
         match self {
             Self::RingIndex => "ring-index",
@@ -45,12 +45,12 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// None yet.
+    /// Counters that are all zero.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// Counts one.
+    /// Counts a fault once.
     #[cold]
     pub fn count(&self, fault: Fault) {
         if let Some(count) = self.counts.get(fault as usize) {
@@ -70,8 +70,8 @@ impl Faults {
     }
 }
 
-/// Whether a connection has to end, because of what its peer did: set by whoever finds out, read by whoever has the
-/// control channel.
+/// Sign that a connection has to end, because of its peer's fault. Set by the thread that finds the
+/// fault, read by the one with the control channel.
 #[derive(Clone, Debug, Default)]
 pub struct Broken(Arc<AtomicBool>);
 
@@ -83,7 +83,7 @@ impl Broken {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is so.
+    /// True once the connection has to end.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -25,7 +25,7 @@
 //! # One copy
 //!
 //! A packet is copied once between the client's buffer and a frame of our own. Nothing is parsed where it lies
-//! in shared memory: whoever may write there while a packet is looked at can have one packet judged and another
+//! in shared memory: a client that writes there while a packet is looked at could have one packet judged and another
 //! one encrypted. A client need not copy: its buffers may be where its own packets are (`zero-copy=yes` of DPDK).
 //!
 //! # A peer is not trusted

@@ -13,7 +13,7 @@ use crate::server::{Refusal, ServerConfig, ServerSession};
 /// Why a link is over.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// The channel.
+    /// The control channel failed.
     #[error(transparent)]
     Channel(#[from] ChannelError),
     /// The peer says so.

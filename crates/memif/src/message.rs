@@ -34,7 +34,7 @@ pub struct Text<const N: usize>(pub [u8; N]);
 /// The name of a program or an interface.
 pub type Name = Text<32>;
 
-/// What a client must know to be let in.
+/// Secret that a client must know to be let in.
 pub type Secret = Text<24>;
 
 impl<const N: usize> Text<N> {
@@ -47,7 +47,7 @@ impl<const N: usize> Text<N> {
         Self(bytes)
     }
 
-    /// Whether both are the same, in a time that does not tell where they differ.
+    /// True if both are the same. The time taken does not tell where they differ.
     pub fn is_same(&self, other: &Self) -> bool {
         let differing = self.0.iter().zip(&other.0).fold(0, |all, (a, b)| all | (a ^ b));
         core::hint::black_box(differing) == 0
@@ -69,16 +69,16 @@ impl<const N: usize> core::fmt::Debug for Text<N> {
     }
 }
 
-/// What carries packets.
+/// Kind of the packets in the rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Ethernet frames.
+    /// Ethernet frames without FCS.
     Ethernet,
-    /// IP packets.
+    /// IPv4 or IPv6 packets.
     Ip,
-    /// VPP's own.
+    /// VPP's punt and inject.
     PuntInject,
-    /// Not known.
+    /// A mode without a meaning here.
     Other(u8),
 }
 
@@ -102,14 +102,14 @@ impl Mode {
     }
 }
 
-/// What a server takes. The numbers of regions and rings are those of the last ones.
+/// Limits of a server. The numbers of regions and rings are the greatest possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The server's program.
     pub name: Name,
     /// The least version.
     pub min_version: u16,
-    /// The most.
+    /// The greatest version.
     pub max_version: u16,
     /// The last region.
     pub max_region: u16,
@@ -124,13 +124,13 @@ pub struct Hello {
 /// Which interface a client wants.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Init {
-    /// Its version.
+    /// Version that the client speaks.
     pub version: u16,
     /// The interface's number at the socket.
     pub id: u32,
-    /// What it carries.
+    /// Kind of the packets.
     pub mode: Mode,
-    /// What the server may ask for.
+    /// Secret for a server that asks for one.
     pub secret: Secret,
     /// The client's program.
     pub name: Name,
@@ -149,7 +149,7 @@ impl core::fmt::Debug for Init {
 pub struct AddRing {
     /// [`TO_SERVER`], or none.
     pub flags: u16,
-    /// Its number among those of its direction.
+    /// Number of the ring in its direction.
     pub index: u16,
     /// The region that it lies in.
     pub region: u16,
@@ -161,7 +161,7 @@ pub struct AddRing {
     pub private_header_len: u16,
 }
 
-/// A message.
+/// A message of the control channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// The last message was taken.
@@ -172,12 +172,12 @@ pub enum Message {
     Init(Init),
     /// A region, whose memory file comes with it.
     AddRegion {
-        /// Its number.
+        /// Number of the region.
         index: u16,
-        /// Its length in bytes.
+        /// Length in bytes.
         size: u64,
     },
-    /// A ring.
+    /// One ring, in a region that was told.
     AddRing(AddRing),
     /// All regions and rings have been told.
     Connect {
@@ -189,11 +189,11 @@ pub enum Message {
         /// The server's interface.
         name: Name,
     },
-    /// It is over.
+    /// The sender ends the connection.
     Disconnect {
         /// The peer's own number for it.
         code: u32,
-        /// Why.
+        /// Reason, for the log.
         text: Text<96>,
     },
 }
@@ -201,7 +201,7 @@ pub enum Message {
 /// Bytes that are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// It is not 128 bytes long.
+    /// The message is not 128 bytes long.
     #[error("a message of {0} bytes; all have 128")]
     Length(usize),
     /// A type that version 2.0 does not have.

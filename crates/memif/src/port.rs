@@ -44,9 +44,9 @@ impl LinuxFrames {
     }
 }
 
-/// What a port is made of.
+/// The parts of a port, for its constructor.
 pub struct Parts {
-    /// For messages.
+    /// Name of the port in messages.
     pub name: String,
     /// The pair of rings.
     pub queue: Queue,
@@ -54,9 +54,9 @@ pub struct Parts {
     pub tap: Option<Arc<Tap>>,
     /// The longest frame in bytes, in both directions.
     pub max_frame_len: usize,
-    /// Its counters: those of the queue's number, which outlive connections.
+    /// Counters of the queue's number, which outlive connections.
     pub counters: Arc<PortCounters>,
-    /// What goes past the workers.
+    /// Frames that go past the workers, to Linux.
     pub linux: Arc<LinuxFrames>,
 }
 
@@ -175,7 +175,7 @@ impl MemifPort {
     }
 }
 
-/// Whether a frame of the peer's is for Linux, see the table above.
+/// True if a frame of the peer's is for Linux, see the table above.
 #[inline]
 fn is_linux_s(frame: &[u8]) -> bool {
     let [to, .., high, low] = frame.first_chunk::<HEADER_LEN>().unwrap_or(&[1; HEADER_LEN]);
@@ -201,7 +201,8 @@ fn is_linux_s_tagged(frame: &[u8]) -> bool {
     }
 }
 
-/// Whether an IPv6 packet is of neighbour discovery (RFC 4861): right behind the header, as that asks for.
+/// True if an IPv6 packet is of neighbour discovery (RFC 4861): right behind the header, as that
+/// RFC asks for.
 fn is_discovery(packet: &[u8]) -> bool {
     const ICMPV6: u8 = 58;
     packet.get(6) == Some(&ICMPV6) && matches!(packet.get(40), Some(133..=137))

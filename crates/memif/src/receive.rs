@@ -18,7 +18,7 @@ pub struct Receiver {
     next: u16,
     /// The client's: the first descriptor whose buffer the server does not have.
     given: u16,
-    /// What the peer writes to when something has come.
+    /// Eventfd that the peer writes to when packets have come.
     pub(crate) interrupt: OwnedFd,
     pub(crate) faults: Arc<Faults>,
     pub(crate) broken: Broken,

@@ -15,11 +15,12 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat,
 use rustix::fs::{ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// What is asked of a peer's memory file.
+/// Demand on a peer's memory file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// It is a memory file of small pages that nobody can make shorter (`F_SEAL_SHRINK`). Holes that the peer punches are
-    /// filled as they are touched, for which there is memory unless `vm.overcommit_memory` is 2.
+    /// A memory file of small pages that nobody can make shorter (`F_SEAL_SHRINK`). Holes that the
+    /// peer punches are filled as they are touched, for which there is memory unless
+    /// `vm.overcommit_memory` is 2.
     #[default]
     Sealed,
     /// Any file. A peer that makes it shorter ends this process (SIGBUS). DPDK's zero-copy clients
@@ -39,17 +40,17 @@ pub enum RegionError {
     /// The file is shorter than the region is said to be.
     #[error("a region of {said} bytes in a file of {len}")]
     Short {
-        /// What the peer said.
+        /// Length that the peer told, in bytes.
         said: u64,
-        /// What there is.
+        /// Length of the file, in bytes.
         len: u64,
     },
     /// A system call failed.
     #[error("{call}: {source}")]
     System {
-        /// Which.
+        /// Name of the system call.
         call: &'static str,
-        /// What it said.
+        /// The kernel's answer.
         source: std::io::Error,
     },
 }
@@ -64,7 +65,7 @@ pub struct Region {
     len: usize,
 }
 
-// SAFETY: the mapping is nobody's in particular: whoever uses it does so by atomics or copies, at any time, from any
+// SAFETY: the mapping has no owner: all access to it is by atomics or copies, at any time, from any
 // thread or process.
 unsafe impl Send for Region {}
 // SAFETY: as above.
@@ -117,7 +118,7 @@ impl Region {
         Ok((Self::map(file.as_fd(), len as u64, Trust::Sealed)?, file))
     }
 
-    /// Its length in bytes.
+    /// Length of the region in bytes.
     pub const fn len(&self) -> usize {
         self.len
     }

@@ -62,7 +62,7 @@ pub struct Descriptor {
     pub offset: u32,
 }
 
-/// A ring.
+/// A ring of descriptors in shared memory.
 pub struct Ring {
     header: NonNull<Header>,
     descriptors: NonNull<Words>,
@@ -116,7 +116,7 @@ impl Ring {
         self.header().cookie.store(COOKIE, Ordering::Release);
     }
 
-    /// Whether its first word is that of a ring.
+    /// True if its first word is that of a ring.
     pub fn has_cookie(&self) -> bool {
         self.header().cookie.load(Ordering::Acquire) == COOKIE
     }
@@ -145,7 +145,7 @@ impl Ring {
         self.header().tail.store(index, Ordering::Release);
     }
 
-    /// Whether its receiver wants to be woken.
+    /// True if its receiver wants to be woken.
     #[inline]
     pub fn wants_wakeup(&self) -> bool {
         // The sender's index comes before this look, as the receiver's next look at that index comes after it has

@@ -22,20 +22,20 @@ use crate::ring::Ring;
 use crate::transmit::Transmitter;
 use crate::{MAX_LOG2_RING_SIZE, MAX_REGIONS};
 
-/// What a server has to offer.
+/// Settings of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// The interface's number at its socket.
     pub id: u32,
     /// The interface's name, for the client's messages.
     pub name: Name,
-    /// What a client must know; none: nothing.
+    /// Secret that a client must know. `None`: any client is let in.
     pub secret: Option<Secret>,
     /// The most pairs of rings.
     pub queues: u16,
     /// The longest ring, as a power of two.
     pub log2_ring_size: u8,
-    /// What a client's memory has to be.
+    /// Demand on a client's memory.
     pub trust: Trust,
     /// The most bytes that a client's regions may have in all. A hole in one becomes memory when it is touched, and the
     /// one who touches it is charged for it: this process.
@@ -48,13 +48,13 @@ pub enum Refusal {
     /// The message has no place here.
     #[error("unexpected message: {0}")]
     Unexpected(&'static str),
-    /// Another version.
+    /// The client speaks another version.
     #[error("version {0:#x}; 0x200 is spoken here")]
     Version(u16),
-    /// Another interface.
+    /// The client asks for an interface that is not there.
     #[error("no interface with id {0} here")]
     Id(u32),
-    /// Not Ethernet.
+    /// The client's packets are not Ethernet frames.
     #[error("mode {0:?}; ethernet is spoken here")]
     Mode(Mode),
     /// The secret is wrong.
@@ -66,9 +66,9 @@ pub enum Refusal {
     /// A region cannot be used.
     #[error("region {index}: {error}")]
     Region {
-        /// Its number.
+        /// Number of the region.
         index: u16,
-        /// Why.
+        /// Reason that it cannot be used.
         error: RegionError,
     },
     /// With this region there would be too much memory.
@@ -96,7 +96,7 @@ pub enum Refusal {
     /// A ring's memory does not begin as one.
     #[error("ring {0} has no cookie")]
     Cookie(u16),
-    /// What is to be an eventfd is something else.
+    /// The descriptor of a ring is no eventfd.
     #[error("ring {0} came with something that is not an eventfd")]
     NotEventfd(u16),
     /// Nothing is left to wake the client with.
@@ -281,7 +281,7 @@ impl ServerSession {
     }
 }
 
-/// Whether a descriptor is an eventfd.
+/// True if a descriptor is an eventfd.
 fn is_eventfd(fd: &OwnedFd) -> bool {
     let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
     std::fs::read_link(link).is_ok_and(|target| target.as_os_str() == "anon_inode:[eventfd]")

@@ -261,7 +261,7 @@ impl<S> SaEntry<S> {
     /// True if the owner deleted the SA.
     ///
     /// Not a state: a worker may go on with it to the end of a burst, whose view of the databases
-    /// may not have the successor yet. Whoever keeps an entry for longer has to ask.
+    /// may not have the successor yet. A holder that keeps an entry for longer has to ask.
     pub fn is_removed(&self) -> bool {
         self.hot.removed.load(Acquire)
     }

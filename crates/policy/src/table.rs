@@ -410,7 +410,7 @@ mod tests {
                         let goes_before = |other: u32| ranks.get(&other).map(|r| *r <= rank);
                         let replaced = index.link(&links, tag(at), slot, goes_before);
                         prop_assert_eq!(replaced, !Arc::ptr_eq(&old, index.table()));
-                        // Whoever goes on with the old table finds what was there before.
+                        // A reader that goes on with the old table finds what was there before.
                         for (t, before) in (0..TAGS).zip(before) {
                             let now = walk(&old, &links, tag(t));
                             prop_assert!(before.iter().all(|slot| now.contains(slot)));

@@ -10,7 +10,7 @@ use crate::srh::{ROUTING_TYPE, SEGMENTS_LEFT, Srh};
 pub(crate) struct Chain {
     /// The segment routing header, and the field that names it.
     pub(crate) srh: Option<At>,
-    /// What follows the extension headers.
+    /// Protocol behind the extension headers.
     pub(crate) upper: u8,
     pub(crate) upper_at: usize,
     /// The packet is a fragment, whose upper layer may be elsewhere.

@@ -26,14 +26,14 @@ pub enum Csid {
     None,
     /// NEXT-CSID (§4.1), with the lengths of block and of node and function, in bits.
     Next {
-        /// LBL.
+        /// LBL: bits of the locator block.
         block_len: u8,
         /// LNL and LFL.
         function_len: u8,
     },
     /// REPLACE-CSID (§4.2), with the same lengths.
     Replace {
-        /// LBL.
+        /// LBL: bits of the locator block.
         block_len: u8,
         /// LNFL: 8, 16, 32 or 64.
         function_len: u8,
@@ -98,7 +98,7 @@ pub(crate) fn identifier(entry: Ipv6Addr, function_len: u8, index: u8) -> u128 {
     entry.to_bits() >> (u32::from(function_len) * behind) & low_mask(128 - function_len)
 }
 
-/// Whether nothing follows the identifier at an index of the last entry (§4.2.1, S02).
+/// True if nothing follows the identifier at an index of the last entry (§4.2.1, S02).
 pub(crate) fn is_last(entry: Ipv6Addr, function_len: u8, index: u8) -> bool {
     index.checked_sub(1).is_none_or(|next| identifier(entry, function_len, next) == 0)
 }

@@ -13,7 +13,7 @@ use crate::headend::Headend;
 use crate::sid::{Behaviour, Sid};
 use crate::srh::{SEGMENTS_LEFT, Srh};
 
-/// What a packet has become.
+/// Result of an endpoint's work on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     /// On to the next segment: an IPv6 packet, which begins so many bytes further on. Its hop limit is decremented.
@@ -21,11 +21,11 @@ pub enum Done {
         /// Bytes in front of it that are not the packet's any more.
         cut: usize,
     },
-    /// What was inside. Nothing of it is changed.
+    /// The inner packet, to be decapsulated. Nothing of it is changed.
     Inside {
         /// Bytes in front of it.
         cut: usize,
-        /// What it is.
+        /// Kind of the inner packet.
         inner: Inner,
     },
     /// For this host, as the segment says (USP).
@@ -35,7 +35,7 @@ pub enum Done {
     },
 }
 
-/// What was inside of a packet.
+/// Kind of an inner packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inner {
     /// An IPv4 packet.
@@ -184,7 +184,7 @@ fn replace(dst: Ipv6Addr, srh: &Srh<'_>, lengths: (u8, u8), at: At) -> Result<Op
     Ok(of_list(srh))
 }
 
-/// What follows the outer headers.
+/// The inner packet behind the outer headers.
 fn inside(chain: &Chain) -> Result<Done, Refusal> {
     if chain.is_fragment {
         return Err(Fault::Fragment.at(chain.upper_at));

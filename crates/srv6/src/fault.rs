@@ -1,13 +1,13 @@
 //! Why a packet does not go on at a segment, and what its sender is told.
 
-/// What is the matter with a packet.
+/// Fault of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// A header is truncated or contradicts itself.
     Malformed,
     /// The segments that are left do not fit the list, or are left where none may be (RFC 8986 §4.1, §4.4).
     SegmentsLeft,
-    /// What the segment is for does not follow (RFC 8986 §4.1.1).
+    /// The upper layer is not the one that the segment decapsulates (RFC 8986 §4.1.1).
     UpperLayer,
     /// The hop limit ends here.
     HopLimit,
@@ -19,10 +19,10 @@ pub enum Fault {
     NoRoom,
 }
 
-/// What a sender is told.
+/// ICMP error for the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Icmp {
-    /// Time exceeded.
+    /// Time exceeded: the hop limit ended here.
     TimeExceeded,
     /// Parameter problem: the code, and the offset of the field in bytes.
     Parameter {
@@ -36,7 +36,7 @@ pub enum Icmp {
 /// A packet that does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Refusal {
-    /// Why.
+    /// Fault of the packet.
     pub fault: Fault,
     /// Where, in bytes from the first one of the IPv6 header.
     pub at: usize,

@@ -18,31 +18,32 @@ pub enum Mode {
     EncapRed,
     /// H.Insert: segments behind the packet's own IPv6 header.
     Inline,
-    /// H.Insert.Red.
+    /// H.Insert.Red: without the first one, which the destination says.
     InlineRed,
     /// H.L2Encaps: around a whole Ethernet frame.
     L2Encap,
-    /// H.L2Encaps.Red.
+    /// H.L2Encaps.Red: without the first segment.
     L2EncapRed,
 }
 
 impl Mode {
-    /// Whether the first segment is left out of the list.
+    /// True if the first segment is left out of the list.
     pub const fn is_reduced(self) -> bool {
         matches!(self, Mode::EncapRed | Mode::InlineRed | Mode::L2EncapRed)
     }
 
-    /// Whether segments are put into a packet, and not around it.
+    /// True if segments are put into a packet, and not around it.
     pub const fn is_inline(self) -> bool {
         matches!(self, Mode::Inline | Mode::InlineRed)
     }
 
-    /// Whether it is around Ethernet frames.
+    /// True if it encapsulates Ethernet frames.
     pub const fn is_layer2(self) -> bool {
         matches!(self, Mode::L2Encap | Mode::L2EncapRed)
     }
 
-    /// What the outer headers of packets of a family say that is inside, where they are the headend's alone.
+    /// Next header of outer headers around a packet of a family. `None` where the outer headers are
+    /// not the headend's alone.
     #[inline]
     pub const fn around(self, inner: Family) -> Option<u8> {
         match (self, inner) {
@@ -52,7 +53,7 @@ impl Mode {
         }
     }
 
-    /// Its name, as iproute2 spells it.
+    /// The name, as iproute2 spells it.
     pub const fn name(self) -> &'static str {
         match self {
             Mode::Encap => "encap",
@@ -86,8 +87,8 @@ pub struct Headend {
     mode: Mode,
     segments: Box<[Ipv6Addr]>,
     source: Ipv6Addr,
-    /// What stands in front of packets: an IPv6 header, but where segments are put in, and the segment routing
-    /// header, if the destination does not say all.
+    /// Headers in front of packets: an IPv6 header, but where segments are put in, and the segment
+    /// routing header, if the destination does not say all.
     front: Box<[u8]>,
 }
 

@@ -52,15 +52,16 @@ impl<'a> Quoted<'a> {
         self.total_len
     }
 
-    /// Whether its segment routing header was there yet.
+    /// True if its segment routing header was there yet.
     pub const fn has_list(&self) -> bool {
         self.srh.is_some()
     }
 }
 
 impl Headend {
-    /// Whether it may have made a packet: the source is its own, and the packet has its list, with no more left of it
-    /// than there was; or has none, and is on its way to the last segment.
+    /// True if the headend may have made a packet. The source is its own, and the packet has its
+    /// list, with no more left of it than there was; or the packet has no list, and is on its way
+    /// to the last segment.
     ///
     /// What is put into packets ([`Mode::Inline`](crate::Mode::Inline)) has the source of those, who hears of it
     /// himself.
@@ -83,14 +84,15 @@ impl Headend {
         }
     }
 
-    /// Whether a packet without a list, on its way to this destination, goes to the last segment: that is the
-    /// segment itself, or what is left of it as a container of NEXT-CSIDs.
+    /// True if a packet without a list, on its way to this destination, goes to the last segment.
+    /// That is the segment itself, or the rest of it as a container of NEXT-CSIDs.
     pub fn ends_at(&self, dst: Ipv6Addr) -> bool {
         self.segments().last().is_some_and(|last| is_at(*last, dst))
     }
 }
 
-/// Whether a destination is that of a packet on its way to a segment, or through the containers in it.
+/// True if a destination is that of a packet on its way to a segment, or through the containers in
+/// it.
 fn is_at(segment: Ipv6Addr, dst: Ipv6Addr) -> bool {
     segment == dst || is_left_of(segment.to_bits(), dst.to_bits())
 }
@@ -105,9 +107,9 @@ impl<'a> Srh<'a> {
 /// The shortest block that is tried, in bits: a shorter one would have addresses of nobody's domain in it.
 const LEAST_BLOCK: u32 = 16;
 
-/// Whether `dst` is a container whose first identifiers were used up (RFC 9800 §4.1.1): behind some block the rest
-/// of it has moved to the left, and zeros have come in. Nobody but the segments knows the lengths of block and
-/// identifiers: all that are whole bytes are tried.
+/// True if `dst` is a container whose first identifiers were used up (RFC 9800 §4.1.1): behind some
+/// block the rest of it has moved to the left, and zeros have come in. Nobody but the segments
+/// knows the lengths of block and identifiers: all that are whole bytes are tried.
 fn is_left_of(container: u128, dst: u128) -> bool {
     let common = (container ^ dst).leading_zeros();
     let mut blocks = (LEAST_BLOCK..=common.min(120)).step_by(8);

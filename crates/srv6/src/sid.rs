@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::csid::Csid;
 use crate::headend::Headend;
 
-/// What a segment does (RFC 8986 §4).
+/// Behaviour of a segment (RFC 8986 §4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Behaviour {
     /// On to the next segment.
@@ -30,7 +30,7 @@ pub enum Behaviour {
     EndB6Encaps(Headend),
 }
 
-/// What segments do beside (RFC 8986 §4.16).
+/// Flavours of a segment (RFC 8986 §4.16).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flavours {
     /// The last but one takes the header off.
@@ -44,9 +44,9 @@ pub struct Flavours {
 /// A segment of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sid {
-    /// What it does.
+    /// Behaviour for packets that arrive with this segment.
     pub behaviour: Behaviour,
-    /// What it does beside.
+    /// Flavours of the behaviour.
     pub flavours: Flavours,
     /// How it is compressed.
     pub csid: Csid,
@@ -94,7 +94,7 @@ impl Sid {
         }
     }
 
-    /// Its name, as iproute2 spells it.
+    /// The name, as iproute2 spells it.
     pub const fn name(&self) -> &'static str {
         match &self.behaviour {
             Behaviour::End => "End",

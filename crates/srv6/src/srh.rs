@@ -77,8 +77,8 @@ impl<'a> Srh<'a> {
         u16::from_be_bytes([self.byte(6), self.byte(7)])
     }
 
-    /// Whether the list is inside of the header, and the segments left are of it: a reduced list lacks the first
-    /// one, of which one more is left then (RFC 8986 §4.1, S08 and S09).
+    /// True if the list is inside of the header, and so are the segments left. A reduced list lacks
+    /// the first segment, so that one more may be left (RFC 8986 §4.1, S08 and S09).
     pub fn is_consistent(&self) -> bool {
         let entries = (self.0.len() - FIXED_LEN) / SEGMENT_LEN;
         usize::from(self.last_entry()) < entries
@@ -92,7 +92,7 @@ impl<'a> Srh<'a> {
         Some(Ipv6Addr::from(*octets))
     }
 
-    /// Whether a TLV is an HMAC. TLVs that do not end where the header does are none.
+    /// True if a TLV is an HMAC. TLVs that do not end where the header does count as none.
     pub fn has_hmac(&self) -> bool {
         let at = FIXED_LEN + (usize::from(self.last_entry()) + 1) * SEGMENT_LEN;
         let mut rest = self.0.get(at..).unwrap_or_default();

@@ -55,16 +55,16 @@ pub const MAX_LIVE_NUMBERS: usize = LARGEST - HEADER;
 pub struct Grant {
     /// The numbers, as many as asked for; the fifth begins a cache line.
     pub memory: Arc<dyn StableWords>,
-    /// Whether they have their earlier values.
+    /// Tells if the numbers have their earlier values.
     pub origin: Origin,
 }
 
-/// What granted live numbers hold.
+/// Origin of the values in granted live numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// What the owner last stored, in this process or an earlier one.
+    /// The values that the owner last stored, in this process or an earlier one.
     Kept,
-    /// Zeros.
+    /// Zeros: the owner is new.
     New,
 }
 
@@ -138,7 +138,7 @@ impl Arena {
         Ok(arena)
     }
 
-    /// See [`Vault::live_numbers`](crate::Vault::live_numbers).
+    /// The body of [`Vault::live_numbers`](crate::Vault::live_numbers).
     pub(crate) fn live_numbers(&mut self, owner: u64, len: usize) -> Result<Grant, VaultError> {
         if len <= UNCOUNTED || len > MAX_LIVE_NUMBERS {
             let what = "a count of live numbers";
@@ -174,7 +174,7 @@ impl Arena {
         Ok(Grant { memory: slot, origin: Origin::New })
     }
 
-    /// See [`Vault::release`](crate::Vault::release).
+    /// The body of [`Vault::release`](crate::Vault::release).
     pub(crate) fn release(&mut self, owner: u64) {
         if let Some(Owned { at, handle }) = self.owned.remove(&owner) {
             self.mark_free(at);
@@ -182,23 +182,23 @@ impl Arena {
         }
     }
 
-    /// See [`Vault::owners`](crate::Vault::owners).
+    /// The body of [`Vault::owners`](crate::Vault::owners).
     pub(crate) fn owners(&self) -> impl Iterator<Item = (u64, usize)> {
         let len = |at| note(&self.segments, at, COUNT) as usize + UNCOUNTED;
         self.owned.iter().map(move |(owner, owned)| (*owner, len(owned.at)))
     }
 
-    /// See [`Vault::holders`](crate::Vault::holders).
+    /// The body of [`Vault::holders`](crate::Vault::holders).
     pub(crate) fn holders(&self) -> impl Iterator<Item = u64> {
         self.owned.iter().filter(|(_, owned)| owned.is_held()).map(|(owner, _)| *owner)
     }
 
-    /// See [`Vault::is_held`](crate::Vault::is_held).
+    /// The body of [`Vault::is_held`](crate::Vault::is_held).
     pub(crate) fn is_held(&self, owner: u64) -> bool {
         self.owned.get(&owner).is_some_and(Owned::is_held)
     }
 
-    /// See [`Vault::sweep`](crate::Vault::sweep).
+    /// The body of [`Vault::sweep`](crate::Vault::sweep).
     pub(crate) fn sweep(&mut self, keep: &HashSet<u64>) -> usize {
         let orphans: Vec<u64> =
             self.owned.keys().filter(|owner| !keep.contains(owner)).copied().collect();
@@ -318,7 +318,7 @@ impl Arena {
 }
 
 impl Owned {
-    /// Whether a handle lives.
+    /// True while a handle lives.
     fn is_held(&self) -> bool {
         self.handle.strong_count() > 0
     }
@@ -341,7 +341,7 @@ fn class_of(count: usize) -> usize {
     }
 }
 
-/// Whether slots may have so many words.
+/// True if slots may have so many words.
 fn is_class(words: usize) -> bool {
     (SMALLEST..=LARGEST).contains(&words) && class_of(words - HEADER) == words
 }

@@ -45,7 +45,7 @@ pub(crate) fn begin(directory: &Directory, boot: &str) -> Result<bool, VaultErro
         zero::remove(&path)
             .map_err(VaultError::io(&path, "cannot remove what another boot left"))?;
     }
-    // Last: whoever dies before this line leaves it to the next.
+    // Last: a start that dies before this line leaves the rest to the next start.
     drop(file);
     let mut file = open_private(&path, true)?;
     file.write_all(boot.as_bytes()).map_err(failed("cannot write"))?;

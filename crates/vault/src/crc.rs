@@ -1,6 +1,6 @@
 //! CRC-32C (Castagnoli), as in RFC 3720 appendix B.4: detects torn and damaged records.
 //!
-//! It protects against accidents. Whoever can write the file can also compute it.
+//! It protects against accidents. A program that can write the file can also compute it.
 
 /// The polynomial, bits reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;

@@ -66,7 +66,7 @@ impl Directory {
         self.path.join(name)
     }
 
-    /// Whether its file system keeps files elsewhere than in memory.
+    /// True if its file system keeps files elsewhere than in memory.
     pub(crate) fn is_on_disk(&self) -> Result<bool, VaultError> {
         sys::is_in_memory(&self.lock)
             .map(|is_in_memory| !is_in_memory)

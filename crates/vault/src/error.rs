@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::frame::Corrupt;
 
-/// What went wrong, and with which file.
+/// Failure of a vault, with the file that it concerns.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     /// Environment: another process holds the lock.
@@ -23,7 +23,7 @@ pub enum VaultError {
     /// Environment: the journal is not what a vault wrote.
     #[error("{}: damaged: {source}", path.display())]
     DamagedJournal {
-        /// The file.
+        /// Path of the journal.
         path: PathBuf,
         /// Where and how.
         source: Corrupt,
@@ -31,19 +31,19 @@ pub enum VaultError {
     /// Environment: the file of live numbers is not what a vault wrote.
     #[error("{}: damaged at byte {offset}: {what}", path.display())]
     DamagedLiveNumbers {
-        /// The file.
+        /// Path of the file of live numbers.
         path: PathBuf,
         /// Byte offset of the field that makes no sense.
         offset: u64,
-        /// What was expected there.
+        /// Content that was expected there.
         what: &'static str,
     },
     /// Caller: a key or value above the limit, or more live numbers than a slot can hold.
     #[error("{what} of {len}, where 1 to {max} are possible")]
     TooLong {
-        /// What is too long.
+        /// Name of the thing that is too long.
         what: &'static str,
-        /// Its length.
+        /// Length that was given.
         len: usize,
         /// The longest possible.
         max: usize,
@@ -51,11 +51,11 @@ pub enum VaultError {
     /// Environment: the file system refused.
     #[error("{}: {doing}: {source}", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What was tried.
+        /// Step that failed.
         doing: &'static str,
-        /// Why not.
+        /// The kernel's answer.
         source: io::Error,
     },
 }

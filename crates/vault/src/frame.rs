@@ -41,7 +41,7 @@ const REMOVED: u32 = u32::MAX;
 /// One entry of the journal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it is about.
+    /// Key of the record.
     pub key: &'a [u8],
     /// The value, or `None` if the key was removed.
     pub value: Option<&'a [u8]>,
@@ -138,9 +138,9 @@ pub(crate) fn replay(bytes: &[u8]) -> Result<Replay<'_>, Corrupt> {
 /// A whole record at the beginning of some bytes.
 struct First<'a> {
     frame: Frame<'a>,
-    /// Its checksum is right.
+    /// True if its checksum is right.
     is_sound: bool,
-    /// What follows it.
+    /// Bytes behind the frame.
     rest: &'a [u8],
 }
 

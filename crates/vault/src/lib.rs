@@ -144,12 +144,12 @@ impl Vault {
         Ok((Vault { journal, arena, has_discarded, is_on_disk, directory }, records))
     }
 
-    /// Whether what another boot of the machine had left was discarded.
+    /// True if the files of another boot of the machine were discarded.
     pub fn has_discarded(&self) -> bool {
         self.has_discarded
     }
 
-    /// Whether its file system keeps files elsewhere than in memory.
+    /// True if its file system keeps files elsewhere than in memory.
     pub fn is_on_disk(&self) -> bool {
         self.is_on_disk
     }
@@ -212,7 +212,7 @@ impl Vault {
         self.arena.owners()
     }
 
-    /// Whether a handle to the present live numbers of `owner` lives.
+    /// True while a handle to the present live numbers of `owner` lives.
     pub fn is_held(&self, owner: u64) -> bool {
         self.arena.is_held(owner)
     }

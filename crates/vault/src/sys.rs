@@ -16,7 +16,7 @@ pub(crate) fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Whether a file is on a file system that has all of it in memory: a tmpfs, or a ramfs.
+/// True if a file is on a file system that has all of it in memory: a tmpfs, or a ramfs.
 pub(crate) fn is_in_memory(file: &File) -> io::Result<bool> {
     // SAFETY: integers: zero is valid.
     let mut status: libc::statfs = unsafe { core::mem::zeroed() };

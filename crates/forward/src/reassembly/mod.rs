@@ -51,10 +51,10 @@ pub struct ReassemblyLimits {
     pub timeout_ns: u64,
 }
 
-/// What is to become of a packet, as its first fragment tells.
+/// Treatment of a packet, chosen by its first fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment<M> {
-    /// It is to be put together.
+    /// Its fragments are put together.
     Join,
     /// Its fragments go on as they came, each with this beside it.
     Pass(M),
@@ -71,7 +71,7 @@ pub struct Done<M> {
     chain: Chain,
 }
 
-/// What becomes of fragments that go on.
+/// Treatment of fragments that are done with waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate<M> {
     /// They are all of one packet.
@@ -120,17 +120,17 @@ impl<T, M: Copy> Reassembler<T, M> {
         self.len
     }
 
-    /// Whether there is none.
+    /// True if there is no fragment.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether nothing waits and nothing is remembered.
+    /// True if nothing waits and nothing is remembered.
     pub fn is_idle(&self) -> bool {
         self.packets.oldest().is_none()
     }
 
-    /// Whether [`Reassembler::next_done`] has something.
+    /// True if [`Reassembler::next_done`] has a packet.
     pub fn has_done(&self) -> bool {
         !self.done.is_empty()
     }
@@ -222,7 +222,7 @@ impl<T, M: Copy> Reassembler<T, M> {
         Some(at)
     }
 
-    /// Whether a fragment fits those that came before it.
+    /// Checks that a fragment fits those that came before it.
     fn check(&self, at: usize, piece: Piece) -> Result<(), Unjoined> {
         let packet = self.packets.at(at);
         match packet.state {
@@ -259,7 +259,8 @@ impl<T, M: Copy> Reassembler<T, M> {
         }
     }
 
-    /// Whether the packet's source may have one more fragment here; its older packets give way.
+    /// True if the packet's source may have one more fragment here. Its older packets are given up
+    /// for it.
     fn has_room_at_source(&mut self, at: usize) -> bool {
         let src = self.packets.at(at).key.src;
         while self.sources.charge(src) >= self.limits.per_source {

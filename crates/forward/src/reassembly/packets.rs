@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use super::piece::{FragmentKey, Unjoined};
 use super::slots::Chain;
 
-/// What is done with a packet's fragments.
+/// Treatment of a packet's fragments.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State<M> {
-    /// They wait.
+    /// They wait for the others.
     Waiting,
     /// They go on as they come.
     Passing(M),
@@ -17,12 +17,12 @@ pub(super) enum State<M> {
     Discarded(Unjoined),
 }
 
-/// One packet.
+/// One packet, of which fragments wait or have passed.
 pub(super) struct Packet<M> {
     pub(super) key: FragmentKey,
     pub(super) state: State<M>,
     deadline_ns: u64,
-    /// Those that wait.
+    /// Chain of the fragments that wait.
     pub(super) chain: Chain,
     /// How many they are.
     pub(super) count: usize,
@@ -100,7 +100,7 @@ impl<M> Packets<M> {
         self.at(at).newer
     }
 
-    /// Whether a packet's time is up.
+    /// True if a packet's time is up.
     pub(super) fn is_over(&self, at: usize, now_ns: u64) -> bool {
         self.at(at).deadline_ns <= now_ns
     }

@@ -3,18 +3,19 @@
 use core::net::IpAddr;
 use core::ops::Range;
 
-/// What the fragments of one packet have in common (RFC 791 §3.2, RFC 8200 §4.5).
+/// Fields that the fragments of one packet have in common (RFC 791 §3.2, RFC 8200 §4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FragmentKey {
-    /// Source address.
+    /// Source address of the packet.
     pub src: IpAddr,
-    /// Destination address.
+    /// Destination address of the packet.
     pub dst: IpAddr,
     /// IPv4's protocol; 0 for IPv6, whose fragments need not agree in it.
     pub protocol: u8,
-    /// Identification.
+    /// Identification, which the sender gave the packet.
     pub ident: u32,
-    /// What else they must have in common: the caller's to say, such as the SA that they came by.
+    /// Context that the fragments must share too, chosen by the caller: the SA that they came by,
+    /// for one.
     pub scope: u64,
 }
 
@@ -23,7 +24,7 @@ pub struct FragmentKey {
 pub struct Piece {
     /// Where its payload lies in the fragmentable part.
     pub offset: usize,
-    /// Its payload's length.
+    /// Length of its payload, in bytes.
     pub len: usize,
     /// More fragments follow.
     pub more: bool,
@@ -51,13 +52,13 @@ impl Piece {
 /// Why a fragment comes to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unjoined {
-    /// It has no payload, or one that is no multiple of 8 bytes although more follow.
+    /// The fragment has no payload, or one that is no multiple of 8 bytes although more follow.
     Malformed,
     /// The very same fragment waits already.
     Duplicate,
-    /// It, or another fragment of its packet, overlaps others or contradicts them.
+    /// The fragment, or another of its packet, overlaps others or contradicts them.
     Overlap,
-    /// Its packet, its source or all together had too many.
+    /// The packet, its source or all together had too many fragments.
     Limit,
     /// The others did not come in time.
     Timeout,

@@ -20,7 +20,7 @@ struct Slot<T> {
     next: Option<usize>,
 }
 
-/// All places.
+/// A fixed number of slots for packets, of which free ones form a list.
 pub(super) struct Slots<T> {
     slots: Vec<Slot<T>>,
     free: Option<usize>,

@@ -43,12 +43,12 @@ use crate::umem::{Burst, FramePool};
 use rx::{Received, Receiver};
 use tx::Sent;
 
-/// What socket to open.
+/// Interface and settings of a packet socket.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketConfig<'a> {
     /// The interface's name, for messages.
     pub interface: &'a str,
-    /// Its number.
+    /// Index of the interface.
     pub ifindex: u32,
     /// The socket filter that says what is received, a BPF program.
     pub filter: BorrowedFd<'a>,
@@ -62,13 +62,13 @@ pub struct Fanout(u16);
 #[derive(Debug, thiserror::Error)]
 #[error("{interface}: {call} failed: {source}; {hint}")]
 pub struct PacketError {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
     /// The system call, with its option.
     pub call: &'static str,
-    /// What it said.
+    /// The kernel's answer.
     pub source: io::Error,
-    /// What to do.
+    /// A remedy, for the operator.
     pub hint: &'static str,
 }
 
@@ -77,7 +77,7 @@ pub struct PacketSocket {
     name: String,
     socket: OwnedFd,
     receiver: Receiver,
-    /// Whether frames are joined as they are sent.
+    /// True while frames are joined as they are sent.
     joins: bool,
     joined: u64,
     counters: Arc<PortCounters>,
@@ -162,7 +162,8 @@ impl PacketSocket {
         self.joined
     }
 
-    /// Whether frames are joined as they are sent, or the interface has refused that.
+    /// True while frames are joined as they are sent. The interface may refuse that; then false for
+    /// good.
     pub const fn joins(&self) -> bool {
         self.joins
     }
@@ -270,7 +271,7 @@ const _: () = {
     is_send::<PacketSocket>();
 };
 
-/// What may wait to be received, and to be sent, in bytes.
+/// Size of each socket buffer, receive and send, in bytes.
 const BUFFER_BYTES: i32 = 16 << 20;
 
 #[cfg(test)]

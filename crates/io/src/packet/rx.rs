@@ -12,7 +12,7 @@ use crate::tun::segment::{self, Limits, Segmenter};
 use crate::tun::vnet::Gso;
 use crate::umem::{Burst, FramePool, MAX_HEADROOM, Packet};
 
-/// What was received, and how far it is cut.
+/// Messages that were received, and the place in them to go on cutting at.
 pub(super) struct Receiver {
     inbox: Inbox,
     cutting: Option<Cutting>,
@@ -33,18 +33,18 @@ impl Cutting {
     }
 }
 
-/// What a call has received.
+/// Count of a receive call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Received {
     pub(super) bytes: u64,
     pub(super) refused: u64,
 }
 
-/// What becomes of a message.
+/// Result of a look at a message.
 enum Begun {
-    /// It lies in the frame.
+    /// The message is one packet, which lies in the frame.
     Whole(Span),
-    /// It has to be cut.
+    /// The message is a super-packet, to be cut.
     Cut,
     Refused,
 }

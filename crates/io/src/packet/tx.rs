@@ -10,7 +10,7 @@ use crate::tun::coalesce::{Joined, Plan, Run, SuperHeader};
 use crate::tun::{VNET_HEADER_LEN, VnetHeader};
 use crate::umem::{BURST_LEN, Burst};
 
-/// What a call has sent.
+/// Count of a send call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     /// The packets that are done with, a bit for each place of the burst.
@@ -24,7 +24,7 @@ pub(super) struct Sent {
     pub(super) takes_no_super: bool,
 }
 
-/// What is sent as one.
+/// A super-packet to be sent by one call.
 struct Outgoing {
     vnet: [u8; VNET_HEADER_LEN],
     header: SuperHeader,
@@ -89,8 +89,8 @@ pub(super) fn send(
     Ok(())
 }
 
-/// Whether an error about a super-packet says that the interface takes none: nobody can compute checksums, or the kind
-/// is not known.
+/// True if an error about a super-packet says that the interface takes none: nobody can compute
+/// checksums, or the kind is not known.
 pub(super) const fn says_no_super(code: i32) -> bool {
     matches!(code, libc::EIO | libc::EINVAL | libc::EOPNOTSUPP)
 }

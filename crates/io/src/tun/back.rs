@@ -22,7 +22,7 @@ use wire::ethernet::HEADER_LEN;
 
 use crate::umem::Packet;
 
-/// What is in front of the IP packet.
+/// Bytes in front of the IP packet: the tag and its header.
 pub const PREFIX_LEN: usize = TAG_LEN + HEADER_LEN;
 
 /// The highest tag, as of VLAN identifiers; 0 is none.

@@ -37,13 +37,13 @@ pub type SuperHeader = ArrayVec<u8, 100>;
 pub enum Joined {
     /// None: each packet is a run.
     None,
-    /// TCP segments.
+    /// TCP segments are joined.
     Tcp,
     /// UDP datagrams too.
     TcpAndUdp,
 }
 
-/// What matters of one packet.
+/// A packet's part in joining.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// Of a protocol that is not joined: free to stay where it is.
@@ -71,7 +71,7 @@ struct Segment {
 #[derive(Debug)]
 pub struct Plan<'a> {
     packets: ArrayVec<(&'a [u8], Kind), BURST_LEN>,
-    /// What stands in front of each.
+    /// Bytes in front of each packet.
     prefixes: ArrayVec<&'a [u8], BURST_LEN>,
     /// One bit a packet: it is in a run already.
     planned: u64,
@@ -104,7 +104,7 @@ impl<'a> Plan<'a> {
         self.packets.get(place).map_or(&[], |&(packet, _)| packet)
     }
 
-    /// What stands in front of it.
+    /// Bytes in front of the packet at a place.
     pub fn prefix(&self, place: usize) -> &'a [u8] {
         self.prefixes.get(place).copied().unwrap_or(&[])
     }

@@ -44,7 +44,7 @@ pub(super) fn attached(tun: &File) -> io::Result<()> {
     done(result)
 }
 
-/// Whether the interface outlives its descriptors.
+/// Makes the interface outlive its descriptors, or not.
 pub(super) fn set_persistent(tun: &File, lasts: bool) -> io::Result<()> {
     let lasts = libc::c_ulong::from(lasts);
     // SAFETY: TUNSETPERSIST takes its argument by value.

@@ -13,7 +13,7 @@
 
 use crate::umem::Packet;
 
-/// What is in front of a marked packet, in bytes.
+/// Bytes in front of a marked packet.
 pub const PREFIX_LEN: usize = 16;
 
 /// No IP version.

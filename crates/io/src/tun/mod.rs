@@ -54,12 +54,12 @@ use segment::{Limits, Segmenter};
 pub use tap::{Tap, TapConfig};
 pub use vnet::{VNET_HEADER_LEN, VnetHeader};
 
-/// What interface to make.
+/// Name and MTU of the interface to be made.
 #[derive(Clone, Debug)]
 pub struct TunConfig {
-    /// Its name, 1 to 15 bytes.
+    /// Name of the interface, 1 to 15 bytes.
     pub name: String,
-    /// Its MTU in bytes, 68 to 65535; segments are never longer.
+    /// MTU in bytes, 68 to 65535. Segments are never longer.
     pub mtu: u32,
 }
 
@@ -67,20 +67,20 @@ pub struct TunConfig {
 #[derive(Debug, thiserror::Error)]
 #[error("{name}: {call} failed: {source}; {hint}")]
 pub struct TunError {
-    /// The interface.
+    /// Name of the interface.
     pub name: String,
     /// The system call, with its request.
     pub call: &'static str,
-    /// What it said.
+    /// The kernel's answer.
     pub source: io::Error,
-    /// What to do.
+    /// A remedy, for the operator.
     pub hint: &'static str,
 }
 
 /// A packet that is being cut.
 struct Cutting {
     segmenter: Segmenter,
-    /// Its length, at the end of what was read.
+    /// Length of the super-packet, which lies at the end of the bytes that were read.
     len: usize,
     mark: u32,
 }
@@ -214,7 +214,7 @@ impl Tun {
         })
     }
 
-    /// What chooses the queue of what Linux sends, for all queues of the interface.
+    /// The program that chooses the queue of a packet from Linux, for all queues of the interface.
     ///
     /// # Errors
     ///
@@ -233,7 +233,7 @@ impl Tun {
         self.ifindex
     }
 
-    /// Whether the kernel hands over UDP super-packets too.
+    /// True if the kernel hands over UDP super-packets too.
     pub const fn takes_udp_segmentation(&self) -> bool {
         self.takes_udp
     }
@@ -484,7 +484,7 @@ const _: () = {
     is_send::<Tun>();
 };
 
-/// `struct tun_pi`.
+/// Length of `struct tun_pi`.
 const PI_LEN: usize = 4;
 
 /// All headers and the longest packet.

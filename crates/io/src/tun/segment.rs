@@ -40,9 +40,10 @@ pub enum SegmentError {
 /// How long packets may be, in bytes from the IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// What a segment may have; TCP segments are made smaller than asked for to keep it.
+    /// Longest segment, as an IP packet in bytes. A TCP segment is made smaller than its
+    /// super-packet says where it would be longer.
     pub segment: usize,
-    /// What a frame can hold.
+    /// Room of a frame, in bytes.
     pub frame: usize,
 }
 
@@ -173,7 +174,7 @@ impl Segmenter {
         }
     }
 
-    /// Whether all segments have been made.
+    /// True if all segments have been made.
     pub const fn is_done(&self) -> bool {
         self.done
     }
@@ -219,7 +220,7 @@ impl Segmenter {
     }
 }
 
-/// Whether a UDP header is of ESP in UDP (RFC 3948 §2.1), by its ports.
+/// True if a UDP header is of ESP in UDP (RFC 3948 §2.1), by its ports.
 pub(super) fn is_natt(packet: &[u8], udp: usize) -> bool {
     word(packet, udp) == NATT_PORT || word(packet, udp + 2) == NATT_PORT
 }

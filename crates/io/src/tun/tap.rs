@@ -9,14 +9,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use super::{TunError, hint, ioctl};
 
-/// What a TAP interface is to be.
+/// Name and settings of a TAP interface to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapConfig {
     /// The interface's name, 1 to 15 bytes.
     pub name: String,
     /// The longest packet in bytes.
     pub mtu: u32,
-    /// Its address; none: one that the kernel makes up with the interface.
+    /// Link-layer address. `None`: one that the kernel makes up with the interface.
     pub mac: Option<[u8; 6]>,
 }
 

@@ -28,7 +28,7 @@ pub enum Gso {
 pub struct VnetHeader {
     /// The checksum is partial: it holds the pseudo header's sum, and the rest is to be added.
     pub needs_csum: bool,
-    /// Segmentation.
+    /// Segmentation: the kind of super-packet.
     pub gso: Gso,
     /// Length of the headers in front of the payload, in bytes; a hint on packets from the kernel.
     pub hdr_len: u16,

@@ -38,7 +38,7 @@ use tx::{Refusal, Sent};
 /// Why a descriptor is no socket that ESP in UDP comes by.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
-    /// Not UDP.
+    /// The descriptor is no UDP socket.
     #[error("it is no UDP socket")]
     NotUdp,
     /// Bound to a port that is not asked for, or to none.
@@ -54,7 +54,7 @@ pub struct EspSocket {
     local: SocketAddr,
     socket: OwnedFd,
     receiver: Receiver,
-    /// Whether datagrams are joined as they are sent.
+    /// True while datagrams are joined as they are sent.
     joins: bool,
     counters: Arc<PortCounters>,
 }
@@ -85,7 +85,8 @@ impl EspSocket {
         self.local
     }
 
-    /// Whether datagrams are joined as they are sent, or the kernel has refused that.
+    /// True while datagrams are joined as they are sent. The kernel may refuse that; then false for
+    /// good.
     pub const fn joins(&self) -> bool {
         self.joins
     }

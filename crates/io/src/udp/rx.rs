@@ -13,7 +13,7 @@ use super::inbox::{Inbox, Message};
 use crate::checksum::Sum;
 use crate::umem::{Burst, FramePool, MAX_HEADROOM, Packet};
 
-/// What was received, and how far it is cut.
+/// Messages that were received, and the place in them to go on cutting at.
 pub(super) struct Receiver {
     inbox: Inbox,
     local: SocketAddr,
@@ -23,7 +23,7 @@ pub(super) struct Receiver {
 /// Datagrams of one peer that came as one.
 struct Cutting {
     headers: Headers,
-    /// What is left of them in the inbox.
+    /// Datagrams that are still in the inbox.
     place: Range<usize>,
     /// The length of each but the last.
     segment: usize,
@@ -36,7 +36,7 @@ impl Cutting {
     }
 }
 
-/// What stands in front of each datagram.
+/// Fields of the headers to be put in front of each datagram.
 #[derive(Clone, Copy)]
 struct Headers {
     src: SocketAddr,
@@ -44,7 +44,7 @@ struct Headers {
     ds_field: u8,
 }
 
-/// What a call has received.
+/// Count of a receive call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Received {
     pub(super) bytes: u64,

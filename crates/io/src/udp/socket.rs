@@ -11,7 +11,7 @@ pub(super) use crate::packet::socket::pending_error;
 use crate::packet::socket::{get, set};
 use crate::umem::BURST_LEN;
 
-/// Whether a descriptor is a UDP socket.
+/// True if a descriptor is a UDP socket.
 pub(super) fn is_udp(fd: BorrowedFd<'_>) -> bool {
     let option = |option| get(fd, libc::SOL_SOCKET, option).ok();
     option(libc::SO_PROTOCOL) == Some(libc::IPPROTO_UDP)
@@ -175,7 +175,7 @@ impl Control {
     }
 }
 
-/// What the kernel has told of a datagram by control messages.
+/// The kernel's report on a datagram, from control messages.
 pub(super) fn told(control: &[u8]) -> Told {
     let mut told = Told::default();
     let mut rest = control;
@@ -213,7 +213,7 @@ pub(super) fn told(control: &[u8]) -> Told {
     told
 }
 
-/// What the kernel tells of a datagram.
+/// The kernel's report on a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
     /// The address that it came to.
@@ -266,7 +266,7 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     }
 }
 
-/// `struct cmsghdr`.
+/// Length of `struct cmsghdr`.
 const HEADER_LEN: usize = 16;
 pub(super) const CONTROL_LEN: usize = 128;
 
@@ -281,7 +281,7 @@ const DIRECTION_AT: usize = 160;
 const POLICY_IN: u8 = 0;
 const POLICY_OUT: u8 = 1;
 
-/// What may wait to be received, and to be sent, in bytes.
+/// Size of each socket buffer, receive and send, in bytes.
 const BUFFER_BYTES: i32 = 16 << 20;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::headers::UDP_LEN;
 use super::socket::{self, Control, Name, Outgoing};
 use crate::umem::{BURST_LEN, Burst};
 
-/// What a call has sent.
+/// Count of a send call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     /// The packets that are done with, a bit for each place of the burst.
@@ -26,7 +26,7 @@ pub(super) struct Sent {
 /// For what the kernel refuses to take several datagrams as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// For these.
+    /// These datagrams cannot be joined.
     Here,
     /// For all: the way out cannot compute checksums, or the kernel is too old.
     Always,
@@ -114,7 +114,7 @@ pub(super) fn send(
     Ok(())
 }
 
-/// What an error says of sending several as one.
+/// Meaning of an error of a joined send.
 const fn refusal(code: i32) -> Option<Refusal> {
     match code {
         libc::EIO | libc::EOPNOTSUPP | libc::ENOPROTOOPT => Some(Refusal::Always),
@@ -161,7 +161,7 @@ impl<'p> Run<'p> {
         (self.first.src, self.first.dst) == (next.src, next.dst)
     }
 
-    /// Whether a datagram of the same flow can go with it.
+    /// True if a datagram belongs to the same flow and can be joined.
     fn takes(&self, next: &Datagram<'_>) -> bool {
         !self.is_over
             && self.first.ds_field == next.ds_field

@@ -47,7 +47,7 @@ impl Frame {
         unsafe { self.region.as_ref() }
     }
 
-    /// Whether the chunk is of this region.
+    /// True if the chunk is of this region.
     #[inline]
     pub(super) fn is_of(&self, region: NonNull<Region>) -> bool {
         self.region == region

@@ -77,7 +77,7 @@ impl Lent {
 }
 
 impl Drop for Lent {
-    /// What is still lent may be read or written by the kernel: it is never used again.
+    /// Leaks what is still lent: the kernel may read or write it, so it is never used again.
     fn drop(&mut self) {
         for index in 0..self.region.chunks {
             let address = u64::from(index) << self.region.chunk_shift;

@@ -56,7 +56,7 @@ pub enum ChunkSize {
 }
 
 impl ChunkSize {
-    /// In bytes.
+    /// The size in bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Self::Bytes2048 => 2048,
@@ -85,7 +85,7 @@ pub enum UmemError {
     /// `chunks` was 0, or the region would not fit the address space.
     #[error("a packet region of {chunks} chunks is not possible; use 1 to 4194304")]
     Size {
-        /// What was asked for.
+        /// Chunks that were asked for.
         chunks: u32,
     },
     /// The kernel gave no memory.
@@ -95,7 +95,7 @@ pub enum UmemError {
     Map {
         /// The region's length in bytes.
         len: usize,
-        /// What the kernel said.
+        /// The kernel's answer.
         source: io::Error,
     },
 }
@@ -143,7 +143,7 @@ impl Umem {
         Lent::new(&self.region)
     }
 
-    /// What the region's memory is made of.
+    /// Kind of pages that the region's memory has.
     pub fn pages(&self) -> Pages {
         self.region.pages()
     }
@@ -181,7 +181,7 @@ impl Umem {
 /// Where the frames of a region are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accounting {
-    /// All chunks.
+    /// Chunks of the region.
     pub chunks: usize,
     /// Free, in the pool.
     pub in_pool: usize,
@@ -197,7 +197,7 @@ pub struct Accounting {
 }
 
 impl Accounting {
-    /// Whether each chunk is in exactly one place.
+    /// True if each chunk is in exactly one place.
     pub const fn balances(&self) -> bool {
         self.in_pool + self.returned + self.quarantined + self.in_ports + self.in_packets
             == self.chunks

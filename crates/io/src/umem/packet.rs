@@ -84,7 +84,7 @@ impl Packet {
         true
     }
 
-    /// Whether the span is not empty and lies inside the frame.
+    /// True if the span is not empty and lies inside the frame.
     #[inline]
     pub fn is_valid(&self) -> bool {
         self.span.len > 0

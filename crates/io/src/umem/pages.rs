@@ -17,10 +17,10 @@ use core::num::NonZeroUsize;
 use core::ptr::NonNull;
 use std::io;
 
-/// What a region's memory is made of.
+/// Kind of pages of a region's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// Huge pages that were set aside for whoever asks (`MAP_HUGETLB`).
+    /// Huge pages that were set aside for programs that ask (`MAP_HUGETLB`).
     Reserved,
     /// The kernel was asked to use huge pages, and did for so many bytes of the region.
     Transparent {
@@ -152,8 +152,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: base and len are those of the mapping, as align() has left it; whoever refers to
-        // its memory holds the owner of this alive.
+        // SAFETY: base and len are those of the mapping, as align() has left it; each reference to
+        // its memory keeps the owner of this alive.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len.get()) };
     }
 }

@@ -18,7 +18,7 @@ use super::region::{MAX_CHUNKS, Region};
 pub struct Parcel {
     region: Arc<Region>,
     len: usize,
-    /// What lies behind `len` means nothing.
+    /// Words of the packets. Those at `len` and behind mean nothing.
     words: [u64; BURST_LEN],
 }
 
@@ -43,7 +43,7 @@ impl Parcel {
         self.len
     }
 
-    /// Whether there is none.
+    /// True if there is no packet.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -105,7 +105,7 @@ impl core::fmt::Debug for Parcel {
     }
 }
 
-/// What is still to be taken out; goes back to the region if whoever takes it panics.
+/// Packets still to be taken out. They go back to the region if the taker panics.
 struct Rest<'a> {
     parcel: &'a mut Parcel,
     next: usize,

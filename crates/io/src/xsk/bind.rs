@@ -90,15 +90,15 @@ impl XskConfig {
 #[derive(Debug, thiserror::Error)]
 #[error("{interface} queue {queue}: {call} failed: {source}; {hint}")]
 pub struct XskError {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
-    /// The queue.
+    /// Queue of the interface.
     pub queue: u32,
     /// The system call, with its option.
     pub call: &'static str,
-    /// What it said.
+    /// The kernel's answer.
     pub source: io::Error,
-    /// What to do.
+    /// A remedy, for the operator.
     pub hint: &'static str,
 }
 
@@ -119,7 +119,7 @@ impl XskRegion {
         Self { umem: umem.clone(), donors: Arc::default() }
     }
 
-    /// The region.
+    /// The region that the sockets share.
     pub fn umem(&self) -> &Umem {
         &self.umem
     }

@@ -52,7 +52,7 @@ use crate::umem::{Burst, Frame, FramePool, HEADROOM, Lent, Packet};
 use bind::Rings;
 pub use bind::{MIN_READY, TooFewFrames, XskConfig, XskError, XskMode, XskRegion, XskTransfer};
 
-/// What XDP_STATISTICS reports: where the kernel lost packets of this queue.
+/// Counts of `XDP_STATISTICS`: packets of this queue that the kernel lost, by place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XskStatistics {
     /// Dropped for any other reason, such as no room in a chunk.

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// What a slot holds: an address (fill, completion) or a descriptor (receive, transmit).
+/// Content of a ring's slot: an address (fill, completion) or a descriptor (receive, transmit).
 pub(super) trait Slot: Copy {}
 impl Slot for u64 {}
 impl Slot for libc::xdp_desc {}

@@ -81,7 +81,7 @@ pub(super) fn statistics(socket: BorrowedFd<'_>) -> io::Result<libc::xdp_statist
     option(socket, libc::SOL_XDP, libc::XDP_STATISTICS)
 }
 
-/// Whether the socket works without copies.
+/// True if the socket works without copies.
 pub(super) fn is_zero_copy(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let options: libc::xdp_options = option(socket, libc::SOL_XDP, libc::XDP_OPTIONS)?;
     Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)

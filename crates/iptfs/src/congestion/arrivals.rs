@@ -5,7 +5,7 @@ use super::low_half;
 use super::report::{Heard, Report};
 use crate::header::Congestion;
 
-/// What has arrived by one SA.
+/// Arrivals by one SA, from which reports to the sender are made.
 #[derive(Clone, Debug, Default)]
 pub struct Arrivals {
     losses: Losses,
@@ -15,7 +15,8 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Those of an SA that takes another one's place: its losses go on from the inverse of a loss event rate.
+    /// Arrivals of an SA that takes another one's place: its losses go on from the inverse of a
+    /// loss event rate.
     pub fn after(inverse_rate: u32) -> Arrivals {
         Arrivals { losses: Losses::after(inverse_rate), ..Arrivals::default() }
     }
@@ -46,7 +47,7 @@ impl Arrivals {
         }
     }
 
-    /// What the sender of the pair has to know.
+    /// The report for the sender.
     pub fn report(&self) -> Report {
         let (echo, came_us) = self.to_echo.unwrap_or_default();
         Report {

@@ -43,7 +43,7 @@ pub enum Cause {
     Device,
 }
 
-/// What a look has changed.
+/// Change of the breaker by a look at its causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Only what the other end has to know is sent from now on.
@@ -56,7 +56,7 @@ pub enum Change {
 #[derive(Clone, Copy, Debug)]
 pub struct Breaker {
     rules: Rules,
-    /// What the other end said last.
+    /// Losses that the other end reported last, in millionths.
     lost_ppm: u32,
     heard_us: u64,
     /// Since when each cause lasts.
@@ -101,7 +101,7 @@ impl Breaker {
         self.device_us = now_us;
     }
 
-    /// Whether it is open.
+    /// True if the breaker is open.
     pub const fn is_open(&self) -> bool {
         self.opened_us.is_some()
     }
@@ -129,7 +129,7 @@ impl Breaker {
         }
     }
 
-    /// What has lasted for too long.
+    /// The cause that has lasted for too long, if any.
     fn cause(&self, now_us: u64) -> Option<Cause> {
         let has_lasted = |since_us: u64| now_us.saturating_sub(since_us) >= self.rules.after_us;
         if has_lasted(self.heard_us) {

@@ -4,14 +4,14 @@ use super::throughput;
 
 /// How many loss intervals are remembered.
 const INTERVALS: usize = 8;
-/// What each counts, the youngest first (section 5.4).
+/// Weights of the intervals, the youngest first (section 5.4).
 const WEIGHTS: [f64; INTERVALS] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 /// A packet is lost once so many later ones have come (section 5.1).
 const LATER: u32 = 3;
 /// Numbers above the lowest that is waited for: more than enough for what is out of order.
 const REMEMBERED: u64 = 64;
 
-/// What has come, and the intervals between loss events.
+/// Loss event rate of what has come: the intervals between loss events (RFC 5348 §5).
 #[derive(Clone, Debug, Default)]
 pub struct Losses {
     /// The lowest number that is waited for; 0 before the first packet.
@@ -58,19 +58,19 @@ impl Receiving {
 }
 
 impl Losses {
-    /// Those of a count that begins anew, with the inverse of the loss event rate of another one.
+    /// A new count that goes on from the inverse of another one's loss event rate.
     pub fn after(inverse_rate: u32) -> Losses {
         Losses { inherited: inverse_rate, ..Losses::default() }
     }
 
-    /// What is missing below a number is no loss.
+    /// Counts the numbers below this one that have not come as no losses.
     pub fn forgive(&mut self, seq: u64) {
         if self.last != 0 && seq >= self.next {
             (self.next, self.above) = (seq, 0);
         }
     }
 
-    /// Whether marks are part of the loss event rate.
+    /// True if congestion marks are part of the loss event rate.
     pub fn has_marks(&self) -> bool {
         self.marks != 0
     }

@@ -5,17 +5,17 @@
 pub struct Report {
     /// The inverse of the loss event rate of what comes, 0 for no loss.
     pub loss_event_rate: u32,
-    /// Whether marks of congestion are part of it.
+    /// True if congestion marks are part of the rate.
     pub is_congested: bool,
     /// The value to send back; 0 for none.
     pub echo: u32,
     /// When that came.
     pub came_us: u64,
-    /// What the other end said last.
+    /// The last report of the other end.
     pub heard: Option<Heard>,
 }
 
-/// What the other end says.
+/// A report of the other end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
     /// The inverse of the loss event rate of what it gets, 0 for no loss.

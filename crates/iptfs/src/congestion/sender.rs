@@ -11,7 +11,7 @@ const FIRST_ROUND: f64 = 3.0;
 /// How long the first word is waited for.
 const FIRST_WORD_US: u64 = 2_000_000;
 
-/// What the rate stays between, in payloads a second.
+/// Bounds of the rate, in payloads a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// Not less, however many are lost; 0 for what RFC 5348 has.
@@ -93,7 +93,7 @@ impl Sender {
         true
     }
 
-    /// What the next payload says.
+    /// Header of the next payload.
     pub fn header(&mut self, report: &Report, now_us: u64) -> Congestion {
         let delay_us = if report.echo == 0 { 0 } else { now_us.saturating_sub(report.came_us) };
         let rtt_us = if self.path_us == 0.0 { 0 } else { self.rtt_us() };
