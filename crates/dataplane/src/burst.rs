@@ -18,14 +18,12 @@ use mem::Cache;
 use outcome::DropReason;
 use policy::SaEntry;
 
-use crate::apply::{Executor, Inflation};
+use crate::apply::Executor;
 use crate::classify::Addresses;
-use crate::crypt::Opens;
-use crate::flows::newcomers::Newcomers;
+use crate::crypt::{Inflation, Opens};
+use crate::flows::FlowCache;
 use crate::flows::plan::Holds;
-use crate::flows::{FlowCache, FlowHint};
-use crate::packets::{Meta, Metas, Source};
-use crate::prefetch::{AGAIN, SOON};
+use crate::model::{AGAIN, FlowHint, Meta, Metas, Newcomers, SOON, Source};
 use crate::view::View;
 
 /// What moves bursts: one for each worker, and for each helper.
@@ -117,7 +115,7 @@ impl Path {
         for meta in metas.iter_mut() {
             meta.is_own_esp = self.addresses.is_own_esp(meta);
             (meta.tag, meta.sa) = (None, None);
-            meta.seek(&self.flows);
+            self.flows.seek(meta);
         }
         self.find(metas);
     }
@@ -344,7 +342,7 @@ impl Path {
     fn seek(&self, meta: &mut Meta, hint: FlowHint) {
         match hint.place().filter(|place| self.flows.is_of(*place, &meta.key())) {
             Some(place) => (meta.is_sought, meta.place) = (false, Some(place)),
-            None => meta.seek(&self.flows),
+            None => self.flows.seek(meta),
         }
     }
 

@@ -80,6 +80,45 @@ named_counters! {
     sleeps, "sleeps";
 }
 
+/// Declares what a helper counts, to be added to the counters of the worker that it serves.
+macro_rules! counted_by_helpers {
+    ($( $field:ident, )+) => {
+        /// What a helper counted, to be added to the worker's counters.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub(crate) struct Done { $( $field: u64, )+ }
+
+        impl Done {
+            /// What the counters say.
+            pub(crate) fn of(work: &Work) -> Done {
+                Done { $( $field: work.$field.value(), )+ }
+            }
+
+            /// What was counted since they said `before`.
+            pub(crate) fn since(self, before: Done) -> Done {
+                Done { $( $field: self.$field - before.$field, )+ }
+            }
+
+            /// Adds it to the counters.
+            pub(crate) fn add_to(self, work: &Work) {
+                $( work.$field.add(self.$field); )+
+            }
+        }
+    };
+}
+
+counted_by_helpers! {
+    decrypted,
+    encrypted,
+    flow_hits,
+    flow_misses,
+    forwarded_clear,
+    translated,
+    checksums_completed,
+    resync_tries,
+    resyncs,
+    srv6_encapsulated,
+}
+
 /// A counter with one writer: the worker that owns it. Anyone may read.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);

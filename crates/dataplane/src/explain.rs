@@ -4,106 +4,14 @@
 //! up and changes nothing, so nothing is sent, counted, or remembered.
 
 use arrayvec::ArrayVec;
-use forward::{IcmpCause, Resolution};
+use forward::Resolution;
 use io::tun::back::UNMARKED;
 use outcome::DropReason;
-use policy::SaId;
 use wire::Headers;
 
-use crate::flows::plan::Action;
-use crate::packets::Origin;
-use crate::resolve::{Decision, Entry, Step, resolve_aloud};
+use crate::model::{Action, Came, Explanation, Fate, Origin, Probe, Step};
+use crate::resolve::{Decision, Entry, resolve_aloud};
 use crate::view::View;
-
-/// A packet that somebody asks about.
-#[derive(Clone, Debug)]
-pub struct Probe {
-    /// The IP packet.
-    pub packet: Vec<u8>,
-    /// How it comes.
-    pub came: Came,
-}
-
-/// How a packet that is asked about comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Came {
-    /// Received in clear by the port of this interface.
-    Port {
-        /// The interface.
-        ifindex: u32,
-    },
-    /// From Linux: sent by this host, or forwarded by Linux.
-    Linux {
-        /// The tunnel interface that Linux routed it to; 0 for the private interface.
-        tunnel: u32,
-        /// Its mark.
-        mark: u32,
-    },
-    /// Decrypted.
-    Decrypted {
-        /// By this SA.
-        sa: SaId,
-        /// The interface that its ESP packet came in by.
-        ifindex: u32,
-    },
-}
-
-/// What becomes of the packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It is for this host, and opened: its SPI says by which SA.
-    Opened,
-    /// Linux gets it.
-    ToLinux {
-        /// As received by the interface that it came in by, and not by the private one.
-        as_received: bool,
-    },
-    /// Linux gets it, as received by the interface that it came in by, and brings it back by the private one once its NAT
-    /// has seen it.
-    ThroughNat,
-    /// It is forwarded in clear.
-    Forwarded,
-    /// It is protected by the SAs of the steps, and sent.
-    Protected {
-        /// It is cut before that into packets of at most so many bytes.
-        cut: Option<usize>,
-    },
-    /// It takes the step of its segment (SRv6), and is looked at again.
-    Stepped,
-    /// It is given to the offload device that has its SA and policy.
-    Offloaded,
-    /// It is GTP-U of applications, and its TEID says of which.
-    ToApplication,
-    /// Another worker is the home of its SA, and has to be asked.
-    HandedOver {
-        /// The worker.
-        to: usize,
-    },
-    /// It waits until there is an SA for the policy.
-    WaitsForSa {
-        /// The policy's index.
-        policy: u32,
-    },
-    /// It is a fragment, and waits for others.
-    WaitsForFragments,
-    /// Its sender gets an ICMP error.
-    Answered(IcmpCause, DropReason),
-    /// It is dropped.
-    Dropped(DropReason),
-    /// It has done its work.
-    Consumed,
-}
-
-/// What the data path would do with a packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation {
-    /// The mark that a rule gives it, or that it came with.
-    pub mark: u32,
-    /// In the order in which the questions were asked.
-    pub steps: Vec<Step>,
-    /// What follows.
-    pub fate: Fate,
-}
 
 /// Tells what would be done with a packet.
 pub(crate) fn explain(view: &View, probe: &Probe) -> Explanation {
@@ -123,7 +31,7 @@ pub(crate) fn explain(view: &View, probe: &Probe) -> Explanation {
             (mark, Entry::Port { ifindex, mark, is_to_many: false })
         }
         Came::Linux { tunnel, mark } => {
-            let origin = Origin::linux(view, tunnel, mark).unwrap_or(Origin::Linux { mark });
+            let origin = view.origin_of_linux(tunnel, mark).unwrap_or(Origin::Linux { mark });
             (mark, Entry::Outbound(origin))
         }
         Came::Decrypted { sa, ifindex } => {

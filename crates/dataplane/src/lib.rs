@@ -12,6 +12,7 @@
 //! | --- | --- |
 //! | `worker` | a round over all ports, commands, sleep; helpers, which take whole bursts |
 //! | `burst` | the passes of a burst |
+//! | `model` | nouns that several of the parts below name: actions, next hops, how packets come and go on |
 //! | `view` | what a burst is judged by: tables, databases, time; stands still for the burst |
 //! | `classify` | pass 1: Ethernet and IP headers, whether it is ESP for this host, the flow's key |
 //! | `flows` | pass 2: the flow cache, its plans, and what voids them |
@@ -23,7 +24,7 @@
 //! | `aggfrag` | IP-TFS: packets into payloads, and out of them |
 //! | `device` | packets on their way through devices that do all of IPsec for them |
 //! | `packets` | metadata, ports, packets that wait for a neighbour, and `Out`, the only exit |
-//! | `team` | a set of workers: their limits in common, and who hands packets to whom |
+//! | `team`, `host_limits` | a set of workers: who hands packets to whom, and the limits of all of them |
 //! | `segments` | SRv6: routes with segments, this node's segments, packets between two steps |
 //! | `explain` | what would be done with a packet, and why |
 //! | `tap` | records of packets before and after IPsec, for who captures |
@@ -84,8 +85,11 @@ mod explain;
 mod flows;
 mod fragments;
 pub mod gtpu;
+mod guesses;
+mod host_limits;
 mod latency;
 mod mark_rule;
+mod model;
 mod packets;
 mod prefetch;
 mod rate_limit;
@@ -101,18 +105,19 @@ mod view;
 mod vlan;
 mod worker;
 
+pub use crate::model::{
+    Came, Explanation, FIRST_SEGMENTS, FIRST_VLAN_SLOT, Fate, MAX_PORTS, MAX_SEGMENT_ROUTES,
+    NatSays, Now, PolicySays, PortKind, Probe, Step, Way,
+};
 pub use aggfrag::Links;
 pub use counters::{Counter, Counters, Totals, Work};
 pub use device::DevicePacket;
 pub use event::{Cause as BreakCause, Event, EventReceiver, EventSender, Waker, channel};
-pub use explain::{Came, Explanation, Fate, Probe};
 pub use latency::{BOUNDS_NS, BUCKETS, EVERY, Latency, Times};
 pub use mark_rule::MarkRule;
-pub use packets::ports::{MAX_PORTS, PortKind};
 pub use rate_limit::{Direction as LimitDirection, Each, Match as LimitMatch, RateRule, RateRules};
 pub use remark::{CodePoints, Remark};
-pub use resolve::{NatSays, PolicySays, Step, Way};
-pub use segments::{FIRST_SEGMENTS, Function, MAX_SEGMENT_ROUTES, SegmentRoute, Segments};
+pub use segments::{Function, SegmentRoute, Segments};
 pub use tables::{Interface, SaMtu, SocketWay, Tables, Topology};
 pub use tap::{
     Buffer, Drops, Filter, FlowFilter, Gone, MAX_TAPS, OfSa, Place, PolicyFilter, Record, Recorder,
@@ -120,8 +125,7 @@ pub use tap::{
 };
 pub use team::{MAX_WORKERS, Team};
 pub use tunnel::{Binding, Tunnel, Tunnels, Vti};
-pub use view::Now;
-pub use vlan::{FIRST_VLAN_SLOT, Priorities, Vlan, VlanCounters, VlanStats, Vlans};
+pub use vlan::{Priorities, Vlan, VlanCounters, VlanStats, Vlans};
 pub use worker::{
     Command, CryptoParts, CryptoWorker, DEFAULT_FLOWS, Polling, TakenPort, Worker, WorkerParts,
 };

@@ -3,8 +3,6 @@
 use policy::Prefix;
 use wire::Summary;
 
-use crate::tables::Topology;
-
 /// A rule: packets that match all that it names get its mark. The first that matches decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkRule {
@@ -21,20 +19,11 @@ pub struct MarkRule {
 }
 
 impl MarkRule {
-    fn matches(&self, ifindex: u32, summary: &Summary) -> bool {
+    pub(crate) fn matches(&self, ifindex: u32, summary: &Summary) -> bool {
         let Summary { flow, fields } = summary;
         (self.ifindex == 0 || self.ifindex == ifindex)
             && self.dscp.is_none_or(|dscp| fields.traffic_class() >> 2 == dscp)
             && self.src.is_none_or(|prefix| prefix.contains(flow.src()))
             && self.dst.is_none_or(|prefix| prefix.contains(flow.dst()))
-    }
-}
-
-impl Topology {
-    /// The mark of a packet by the rules, 0 where none matches it.
-    #[cold]
-    pub(crate) fn mark(&self, ifindex: u32, summary: &Summary) -> u32 {
-        let rule = self.mark_rules.iter().find(|rule| rule.matches(ifindex, summary));
-        rule.map_or(0, |rule| rule.mark)
     }
 }

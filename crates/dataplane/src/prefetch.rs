@@ -22,15 +22,7 @@ use wire::{Summary, protocol};
 
 use crate::burst::Path;
 use crate::crypt::opens::OpenWork;
-use crate::flows::FlowHint;
-use crate::flows::plan::Action;
-use crate::packets::{Meta, Metas};
-
-/// Distance of the second prefetch, in packets.
-pub(crate) const AGAIN: usize = 4;
-
-/// Distance of the second prefetch of what is found by way of that, in packets.
-pub(crate) const SOON: usize = 2;
+use crate::model::{Action, FlowHint, Meta, Metas};
 
 impl Path {
     /// The cache that a whole burst's lines are prefetched into.
@@ -163,14 +155,6 @@ impl Path {
                 prefetch(meta, sa_index, sa);
             }
         }
-    }
-}
-
-/// Prefetches a packet's headers, and the line in front of them, where outer headers go.
-#[inline(always)]
-pub(crate) fn prefetch_headers(cache: Cache, packet: &Packet) {
-    for offset in [0, mem::LINE_LEN.wrapping_neg(), mem::LINE_LEN] {
-        packet.prefetch(cache, offset);
     }
 }
 

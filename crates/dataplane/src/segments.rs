@@ -23,26 +23,13 @@ use srv6::{Behaviour, Done, Fault, Headend, Icmp, Inner, Next, Refusal, Sid};
 use wire::ethernet::HEADER_LEN;
 use wire::{Family, Fields, ipv6, protocol};
 
-use crate::flows::Ingress;
-use crate::flows::headends::Made;
-use crate::fragments::TAILROOM;
-use crate::packets::{Meta, Metas, Out};
+use crate::model::{
+    FIRST_SEGMENTS, FIRST_SEGMENTS_SLOT, INSIDE, Ingress, LOOPBACK, MAX_SEGMENT_ROUTES, Made, Meta,
+    Refused, TAILROOM,
+};
+use crate::packets::Out;
 use crate::tables::Topology;
-use crate::view::{LOOPBACK, View};
-
-/// The first index that stands for a route with segments. No link has such a one.
-pub const FIRST_SEGMENTS: u32 = 0x8000_0000;
-
-/// Of a packet that was inside of another: it came in by the segment that has opened that.
-const INSIDE: u32 = 0x4000_0000;
-
-/// The first slot that stands for a headend: above those of VLANs, and below their mark.
-pub(crate) const FIRST_SEGMENTS_SLOT: usize = 0x4000;
-
-const _: () = assert!(FIRST_SEGMENTS_SLOT + MAX_SEGMENT_ROUTES <= crate::vlan::KEEPS_DEI);
-
-/// How many routes with segments have an index.
-pub const MAX_SEGMENT_ROUTES: usize = 0x4000;
+use crate::view::View;
 
 /// What a route does with packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,79 +142,6 @@ impl Segments {
     pub(crate) fn slot(&self, index: u32) -> Option<u16> {
         self.headend(index).filter(|headend| !headend.mode().is_layer2())?;
         u16::try_from((index - FIRST_SEGMENTS) as usize + FIRST_SEGMENTS_SLOT).ok()
-    }
-}
-
-/// Whether an index stands for a route with segments.
-pub(crate) const fn is_segments(index: u32) -> bool {
-    index >= FIRST_SEGMENTS
-}
-
-/// Whether a slot stands for a headend.
-pub(crate) const fn is_headend(slot: usize) -> bool {
-    FIRST_SEGMENTS_SLOT <= slot && slot < FIRST_SEGMENTS_SLOT + MAX_SEGMENT_ROUTES
-}
-
-/// Whether a packet that came in by an index was inside of another.
-pub(crate) const fn was_inside(index: u32) -> bool {
-    is_segments(index) && index & INSIDE != 0
-}
-
-/// A packet that its step has refused.
-pub(crate) struct Refused {
-    pub(crate) packet: Packet,
-    pub(crate) ingress: Ingress,
-    pub(crate) refusal: Refusal,
-}
-
-/// Packets that a burst has left between two steps.
-#[derive(Default)]
-pub(crate) struct Between {
-    /// What goes on, as packets that came in by their functions' indices.
-    pub(crate) on: Vec<Packet>,
-    /// How those came in, one for each.
-    pub(crate) came: Vec<Ingress>,
-    /// What does not.
-    pub(crate) refused: Vec<Refused>,
-    has_wrapped: bool,
-}
-
-/// What packets between two steps are worked on with.
-#[derive(Default)]
-pub(crate) struct SteppedScratch {
-    pub(crate) between: Between,
-    pub(crate) metas: Metas,
-}
-
-impl Between {
-    /// Whether there are none.
-    #[inline(always)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.on.is_empty() && self.refused.is_empty()
-    }
-
-    /// Whether some have got segments here.
-    #[inline(always)]
-    pub(crate) fn has_wrapped(&self) -> bool {
-        self.has_wrapped
-    }
-
-    /// Takes them, and leaves the memory of `into`, which is empty.
-    pub(crate) fn swap(&mut self, into: &mut Between) {
-        core::mem::swap(self, into);
-        self.has_wrapped = false;
-    }
-
-    #[inline]
-    fn push(&mut self, packet: Packet, ingress: Ingress) {
-        self.on.push(packet);
-        self.came.push(ingress);
-    }
-
-    /// A packet that has got segments.
-    pub(crate) fn push_wrapped(&mut self, packet: Packet, ingress: Ingress) {
-        self.has_wrapped = true;
-        self.push(packet, ingress);
     }
 }
 

@@ -9,16 +9,16 @@ use conntrack::Bindings;
 use esp::Sa;
 use forward::{Fib, Neighbours, PathMtus, RouteResult, SourceCheck};
 use policy::{Marks, Prefix};
-use wire::Family;
 use wire::ethernet::MacAddr;
+use wire::{Family, Summary};
 
 use crate::aggfrag::Links;
 use crate::gtpu::Services;
 use crate::mark_rule::MarkRule;
+use crate::model::LOOPBACK;
 use crate::rate_limit::RateRules;
 use crate::segments::Segments;
 use crate::tunnel::{Binding, Tunnels};
-use crate::view::LOOPBACK;
 use crate::vlan::Vlans;
 
 /// What a worker has to know of an interface.
@@ -176,5 +176,12 @@ impl Topology {
     /// Whether an address is one of this host.
     pub fn is_local_addr(&self, addr: IpAddr) -> bool {
         self.local.contains(&addr)
+    }
+
+    /// The mark of a packet by the rules, 0 where none matches it.
+    #[cold]
+    pub(crate) fn mark(&self, ifindex: u32, summary: &Summary) -> u32 {
+        let rule = self.mark_rules.iter().find(|rule| rule.matches(ifindex, summary));
+        rule.map_or(0, |rule| rule.mark)
     }
 }

@@ -5,52 +5,18 @@
 
 use core::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use conntrack::Bindings;
 use esp::Sa;
 use forward::{Neighbours, PathMtus, RouteResult};
+use offload::PacketSa;
 use policy::{Flow, Marks, Reader, SaHandle, WorkerIndex};
-use rustix::time::{ClockId, clock_gettime};
 use wire::{FlowKey, Headers};
 
 use crate::aggfrag::Links;
-use crate::device::Reach;
+use crate::model::{DEVICES_HOME, LOOPBACK, Now, Origin, Reach};
 use crate::tables::{Tables, Topology};
 use crate::tunnel::Binding;
-
-/// The loopback's index: where routing rules see packets of this host come in.
-pub(crate) const LOOPBACK: u32 = 1;
-
-/// The time, read once per round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Now {
-    /// Wall-clock seconds, as Linux counts SA lifetimes.
-    pub wall_s: u64,
-    /// Monotonic nanoseconds, from any beginning; never less than in the round before.
-    pub ns: u64,
-}
-
-/// The time, as the worker reads it: once a round.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    started: Instant,
-}
-
-impl Clock {
-    /// Starts counting nanoseconds.
-    pub(crate) fn start() -> Clock {
-        Clock { started: Instant::now() }
-    }
-
-    /// Reads the monotonic clock, and the wall clock as of the kernel's last tick: that is how
-    /// Linux itself dates SAs, and it costs no reading of the hardware.
-    pub(crate) fn now(&self) -> Now {
-        let wall_s = clock_gettime(ClockId::RealtimeCoarse).tv_sec;
-        let ns = self.started.elapsed().as_nanos() as u64;
-        Now { wall_s: u64::try_from(wall_s).unwrap_or(0), ns }
-    }
-}
 
 /// Tables, databases and time as one worker sees them.
 pub(crate) struct View {
@@ -166,6 +132,27 @@ impl View {
         Flow::marked(h, self.leads_to(h, iif), marks).of(self.owner)
     }
 
+    /// Of a packet from Linux, through the private interface, whose index is 0 here, or a tunnel interface;
+    /// none for another one.
+    pub(crate) fn origin_of_linux(&self, ifindex: u32, mark: u32) -> Option<Origin> {
+        if ifindex == 0 {
+            return Some(Origin::Linux { mark });
+        }
+        let marks = self.binding(ifindex)?.outbound(Marks::of_mark(mark));
+        Some(Origin::Tunnel { ifindex, marks })
+    }
+
+    /// Whether the worker gives its packets to the device of an SA by itself.
+    pub(crate) fn has_queue_of(&self, of: &PacketSa) -> bool {
+        self.worker.get() == DEVICES_HOME || self.reach.has(of.device())
+    }
+
+    /// The number of the device that an SA is in.
+    pub(crate) fn device_of(&self, sa: SaHandle) -> Option<u8> {
+        let sa = self.reader.sa(sa)?;
+        PacketSa::of(sa.esp.session()).map(PacketSa::device)
+    }
+
     /// What a tunnel interface protects by; none of any other interface.
     pub(crate) fn binding(&self, ifindex: u32) -> Option<Binding> {
         self.topology.interfaces.get(&ifindex)?.binding
@@ -181,22 +168,5 @@ impl View {
     /// The tag by which an interface gets packets back from culvert.
     pub(crate) fn back(&self, ifindex: u32) -> Option<u16> {
         self.topology.interfaces.get(&ifindex).and_then(|interface| interface.back)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_wall_clock_is_the_kernels() {
-        let wall_s = || {
-            let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            wall.expect("after 1970").as_secs()
-        };
-        // However long it takes from one line to the next; the last tick may be a second back.
-        let before_s = wall_s();
-        let now = Clock::start().now();
-        assert!((before_s - 1..=wall_s()).contains(&now.wall_s));
     }
 }

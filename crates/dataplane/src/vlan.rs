@@ -21,24 +21,8 @@ use io::Packet;
 use wire::ethernet::{HEADER_LEN, MAX_TAGS, TAG_LEN, Tag};
 use wire::{EthernetHeader, MacAddr, Span, VlanTags};
 
-use crate::packets::ports::MAX_PORTS;
+use crate::model::{FIRST_VLAN_SLOT, KEEPS_DEI};
 use crate::remark::{CodePoints, Remark};
-use crate::segments::FIRST_SEGMENTS_SLOT;
-
-/// The slot of the first VLAN, above those of all ports.
-pub const FIRST_VLAN_SLOT: usize = 256;
-
-const _: () = assert!(MAX_PORTS <= FIRST_VLAN_SLOT);
-
-/// Beside a slot: packets came in by a VLAN too, and those that were drop eligible stay so.
-pub(crate) const KEEPS_DEI: usize = 1 << 15;
-
-/// The slot of packets whose buffers say how they came in.
-pub(crate) const fn keeping_dei(slot: usize) -> usize {
-    let is_vlan = FIRST_VLAN_SLOT <= slot && slot < FIRST_SEGMENTS_SLOT;
-    // Slots of VLANs are below that bit.
-    if is_vlan { slot | KEEPS_DEI } else { slot }
-}
 
 /// The byte of a packet's buffer that is 1 if it came in drop eligible, where it came by a VLAN. No header that is
 /// put in front of a packet comes so far forward: there are 128 bytes at least, and one that does is seen.

@@ -4,8 +4,9 @@ use io::Packet;
 use policy::SaHandle;
 use wire::Fields;
 
-use super::sender::{Aggregate, Sender, Senders};
+use super::sender::{Sender, Senders};
 use crate::apply::Executor;
+use crate::model::Aggregate;
 
 impl Executor {
     /// Adds a packet to the payload that its SA is filling, and ends it; gives it back where more has to be done.

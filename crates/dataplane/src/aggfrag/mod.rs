@@ -44,10 +44,10 @@ use crate::crypt::opens::OpenWork;
 use crate::view::View;
 
 pub use links::Links;
-pub(crate) use receive::Payload;
-pub(crate) use sender::{Aggregate, longest, payload_len};
+pub(crate) use sender::{longest, payload_len};
 
-use receive::Receivers;
+pub(crate) use crate::model::Payload;
+use receive::{Receivers, payload_of};
 use sender::Senders;
 
 /// What one worker packs and unpacks.
@@ -123,7 +123,7 @@ impl Aggfrag {
 impl Executor {
     /// Keeps a payload that was accepted until it is taken apart. A helper leaves it to the worker.
     fn keep_payload(&mut self, packet: Packet, work: &OpenWork) {
-        let payload = Payload::new(packet, work);
+        let payload = payload_of(packet, work);
         match &mut self.out.batch {
             Some(batch) => batch.keep_payload(payload),
             None => self.take_payload(payload),

@@ -15,26 +15,14 @@ use super::{Places, count};
 use crate::apply::Executor;
 use crate::burst::{Misses, Path};
 use crate::crypt::opens::OpenWork;
-use crate::flows::Ingress;
-use crate::packets::Metas;
+use crate::model::{Ingress, Metas, Payload};
 use crate::slow::Slow;
 use crate::view::View;
 
-/// A payload that was decrypted and accepted.
-pub(crate) struct Payload {
-    packet: Packet,
-    sa: SaHandle,
-    number: u64,
-    ifindex: u32,
-    /// Of the outer header.
-    class: u8,
-}
-
-impl Payload {
-    pub(super) fn new(packet: Packet, work: &OpenWork) -> Payload {
-        let (number, class) = (work.opening.seq, work.outer_class());
-        Payload { packet, sa: work.sa, number, ifindex: work.ifindex(), class }
-    }
+/// A payload that was decrypted by this work.
+pub(super) fn payload_of(packet: Packet, work: &OpenWork) -> Payload {
+    let (number, class) = (work.opening.seq, work.outer_class());
+    Payload { packet, sa: work.sa, number, ifindex: work.ifindex(), class }
 }
 
 /// The receivers of one worker.

@@ -9,10 +9,10 @@ use policy::{SaEntry, Volume};
 use wire::{Fields, Span};
 
 use super::count;
-use super::sender::{Aggregate, Building, MOST_READY, Sender, Senders};
+use super::sender::{Building, MOST_READY, Sender, Senders};
 use crate::apply::{Executor, check_volume};
 use crate::crypt::Exit;
-use crate::fragments::TAILROOM;
+use crate::model::{Aggregate, TAILROOM};
 use crate::view::View;
 
 impl Executor {

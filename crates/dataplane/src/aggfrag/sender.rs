@@ -6,28 +6,15 @@ use esp::Sa;
 use io::Frame;
 use iptfs::{Filling, Header};
 use outcome::DropReason;
-use policy::{Iptfs, SaEntry, SaHandle, SaState};
+use policy::{Iptfs, SaEntry, SaHandle};
 use wire::Family;
 
 use super::Places;
 use super::control::Control;
 use super::pace::Pace;
-use crate::flows::plan::Adjacency;
-use crate::resolve::{NextHop, adjacency, next_hop_of};
+use crate::model::{Adjacency, NextHop};
+use crate::resolve::{adjacency, next_hop_of};
 use crate::view::View;
-
-/// How packets of a flow go into an SA's payloads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Aggregate {
-    pub(crate) sa: SaHandle,
-    /// The SA's state when it was chosen: in another one, another SA may be better.
-    pub(crate) state: SaState,
-    /// The longest packet that payloads take, in bytes.
-    pub(crate) longest: u16,
-    pub(crate) is_hop: bool,
-    /// Whether the flow is of TCP, and its SYNs are told what fits.
-    pub(crate) clamps_mss: bool,
-}
 
 /// The length in bytes of an SA's payloads, their header included, towards a path of `mtu` bytes; none where that leaves
 /// no room for pieces of packets.

@@ -6,7 +6,7 @@ use iptfs::Sink;
 use outcome::{DropReason, Outcome};
 use wire::Span;
 
-use crate::fragments::TAILROOM;
+use crate::model::TAILROOM;
 use crate::packets::Out;
 
 /// Copies packets out of one payload, each into a frame of its own.

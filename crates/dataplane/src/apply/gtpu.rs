@@ -7,10 +7,9 @@ use wire::gtpu::GtpuHeader;
 use wire::udp::UdpHeader;
 
 use super::Executor;
-use crate::flows::plan::{Adjacency, LinuxWay};
 use crate::gtpu::{Application, Class, Otherwise, Receiver, Service, Station};
-use crate::packets::{Meta, Towards};
-use crate::resolve::{NextHop, adjacency, adjacency_to};
+use crate::model::{Adjacency, LinuxWay, Meta, NextHop, Towards};
+use crate::resolve::{adjacency, adjacency_to};
 use crate::view::View;
 
 impl Executor {

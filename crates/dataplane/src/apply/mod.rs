@@ -17,7 +17,6 @@ mod wrap;
 pub(crate) use accept::check_volume;
 pub(crate) use rate::marked;
 pub(crate) use seal::send_sealed_to;
-pub(crate) use unpack::Inflation;
 
 use esp::Sa;
 use io::Packet;
@@ -31,11 +30,9 @@ use crate::apply::inbound_sas::InboundSas;
 use crate::crypt::Crypt;
 use crate::device::Devices;
 use crate::flows::Details;
-use crate::flows::plan::{Action, Forward, LinuxWay};
 use crate::fragments::Fragments;
-use crate::packets::{Meta, Out};
-use crate::resolve::NextHop;
-use crate::segments::SteppedScratch;
+use crate::model::{Action, Forward, LinuxWay, Meta, NextHop, SteppedScratch};
+use crate::packets::Out;
 use crate::view::View;
 
 /// What carries decisions out: the crypto stage and the exit.

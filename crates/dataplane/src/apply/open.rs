@@ -11,8 +11,7 @@ use wire::{Fragment, Span, Summary, protocol};
 
 use crate::apply::unpack::ip_in_ip;
 use crate::apply::{Executor, inbound_sas::InboundSas};
-use crate::flows::FlowHint;
-use crate::packets::{Meta, Outers};
+use crate::model::{FlowHint, Meta, Outers};
 use crate::view::View;
 
 /// Why a packet is not opened here.

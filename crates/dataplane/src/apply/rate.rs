@@ -6,10 +6,8 @@ use outcome::DropReason;
 use wire::Fields;
 
 use crate::apply::Executor;
-use crate::flows::plan::Action;
-use crate::flows::rates::{RateSlot, Stop};
-use crate::packets::Meta;
-use crate::packets::handoff::{Arrived, Handed, Judging};
+use crate::flows::rates::Stop;
+use crate::model::{Action, Arrived, Handed, Judging, Meta, RateSlot};
 use crate::view::View;
 
 impl Executor {
@@ -27,8 +25,8 @@ impl Executor {
             Err(Stop::Refused) => return self.out.drop(packet, DropReason::RateLimit),
             Err(Stop::Until(ns)) => return self.wait_by_plan(view, (slot, ns), packet, meta),
             Err(Stop::Elsewhere(home, visit)) => {
-                let handed = Handed::Arrived(Arrived::new(view, packet, meta));
-                return self.out.ask(home, handed, Judging::of(visit, view, h));
+                let handed = Handed::Arrived(Arrived::new(&view.reader, packet, meta));
+                return self.out.ask(home, handed, Judging::of(visit, view.worker, h));
             }
         };
         let sa = match &beneath {

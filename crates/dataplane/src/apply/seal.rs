@@ -9,11 +9,9 @@ use wire::Fields;
 
 use crate::apply::Executor;
 use crate::crypt::{Exit, Lengths, Seals};
-use crate::flows::plan::Seal;
+use crate::model::{Handed, NextHop, Seal, SealAll};
 use crate::packets::Out;
 use crate::packets::fragment::fragment;
-use crate::packets::handoff::Handed;
-use crate::resolve::{NextHop, SealAll};
 use crate::view::View;
 
 impl Executor {

@@ -6,9 +6,7 @@ use outcome::DropReason;
 use wire::Fields;
 
 use crate::apply::Executor;
-use crate::flows::plan::Action;
-use crate::flows::translations::TranslationSlot;
-use crate::resolve::NextHop;
+use crate::model::{Action, NextHop, TranslationSlot};
 use crate::view::View;
 
 impl Executor {

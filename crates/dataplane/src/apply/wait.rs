@@ -6,10 +6,8 @@ use outcome::{DropReason, Outcome};
 use wire::Fields;
 
 use crate::apply::Executor;
-use crate::flows::rates::RateSlot;
-use crate::packets::Meta;
-use crate::packets::handoff::{Arrived, Handed, Peers};
-use crate::resolve::RateLimit;
+use crate::model::{Arrived, Handed, Meta, RateLimit, RateSlot};
+use crate::packets::handoff::Peers;
 use crate::view::View;
 
 impl Executor {
@@ -25,7 +23,7 @@ impl Executor {
     ) {
         let most = self.most_waiting();
         let at = self.details.rates.queue_of(slot, most);
-        let handed = Handed::Arrived(Arrived::new(view, packet, meta));
+        let handed = Handed::Arrived(Arrived::new(&view.reader, packet, meta));
         self.wait(at, handed, meta.summary.fields, (until_ns, view.now.ns));
     }
 

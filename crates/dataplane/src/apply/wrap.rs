@@ -5,10 +5,8 @@ use outcome::DropReason;
 use wire::Fields;
 
 use crate::apply::Executor;
-use crate::flows::Ingress;
-use crate::flows::headends::Made;
-use crate::flows::plan::{Action, Forward, Holds};
-use crate::segments::{FIRST_SEGMENTS, FIRST_SEGMENTS_SLOT};
+use crate::flows::plan::Holds;
+use crate::model::{Action, FIRST_SEGMENTS, FIRST_SEGMENTS_SLOT, Forward, Ingress, Made};
 use crate::view::View;
 
 impl Executor {

@@ -6,8 +6,7 @@ use wire::ethernet::{EtherType, EthernetHeader, HEADER_LEN, MacAddr};
 use wire::{Family, Span, VlanTags};
 
 use crate::burst::Path;
-use crate::flows::Ingress;
-use crate::packets::Meta;
+use crate::model::{Ingress, Meta};
 use crate::vlan::untag;
 
 impl Path {

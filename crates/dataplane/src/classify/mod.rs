@@ -7,8 +7,7 @@ use io::Burst;
 use wire::{FlowKey, protocol};
 
 use crate::burst::Path;
-use crate::packets::{Meta, Metas, PortKind, Source};
-use crate::prefetch::prefetch_headers;
+use crate::model::{Meta, Metas, PortKind, Source, prefetch_headers};
 use addresses::KnownAddresses;
 
 /// Distance of the first pass's prefetch, in packets.
@@ -78,7 +77,7 @@ impl Path {
                     let is_own_esp = self.addresses.is_own_esp(meta);
                     meta.is_own_esp = is_own_esp;
                     match is_own_esp {
-                        false => meta.seek(&self.flows),
+                        false => self.flows.seek(meta),
                         true => (meta.is_sought, meta.sa) = (false, None),
                     }
                 }

@@ -11,7 +11,7 @@ use policy::{MAX_BUNDLE, Reader, SaHandle};
 use super::BURST_LEN;
 use super::opens::Opens;
 use super::seals::{Further, SealWork, Seals};
-use crate::prefetch::AGAIN;
+use crate::model::AGAIN;
 
 /// Writes headers and trailers, and encrypts: each packet is then what is sent, from its Ethernet
 /// header on where its next hop is known, else from its IP header on.

@@ -11,6 +11,7 @@
 //! writer at a time: whoever gathers, numbers and accepts.
 
 mod cpu;
+mod inflation;
 mod lengths;
 pub(crate) mod opens;
 mod resync;
@@ -21,8 +22,7 @@ use crypto::Engine;
 use esp::{Deflate, IvSource, Sa};
 use policy::{MAX_BUNDLE, Reader};
 
-use crate::apply::Inflation;
-
+pub(crate) use inflation::Inflation;
 pub(crate) use lengths::Lengths;
 pub(crate) use opens::Opens;
 pub(crate) use resync::Resync;

@@ -12,8 +12,7 @@ use policy::{Reader, SaHandle};
 use wire::Fields;
 
 use super::BURST_LEN;
-use crate::flows::{FlowHint, Ingress};
-use crate::packets::{Meta, Metas, Outers};
+use crate::model::{FlowHint, Ingress, Meta, Metas, Outers};
 
 /// What is to be done with a packet that is to be opened.
 ///

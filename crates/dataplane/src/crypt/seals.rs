@@ -9,8 +9,7 @@ use policy::{MAX_BUNDLE, Reader, SaBundle, SaEntry, SaHandle};
 use wire::Fields;
 
 use super::BURST_LEN;
-use crate::flows::plan::Adjacency;
-use crate::resolve::NextHop;
+use crate::model::{Adjacency, NextHop};
 
 /// What is to be done with a packet that is to be sealed.
 ///

@@ -12,9 +12,8 @@ use wire::{Headers, protocol};
 use super::{DevicePacket, ingress_of};
 use crate::apply::send_sealed_to;
 use crate::burst::Path;
-use crate::flows::plan::Adjacency;
-use crate::packets::handoff::{Arrived, Handed};
-use crate::resolve::{NextHop, adjacency, next_hop_of};
+use crate::model::{Adjacency, Arrived, Handed, NextHop};
+use crate::resolve::{adjacency, next_hop_of};
 use crate::slow::Slow;
 use crate::view::View;
 

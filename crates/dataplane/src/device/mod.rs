@@ -20,38 +20,14 @@ mod queue;
 use io::Packet;
 use offload::{PacketSa, Work};
 use outcome::{DropReason, Outcome};
-use policy::{SaHandle, WorkerIndex};
+use policy::SaHandle;
 
 use crate::apply::Executor;
-use crate::flows::Ingress;
-use crate::flows::plan::Offload;
-use crate::packets::Meta;
 use crate::view::View;
 
+use crate::model::{DEVICES_HOME, Ingress, Meta, Offload};
 pub use queue::DevicePacket;
 pub(crate) use queue::DeviceQueue;
-
-/// The worker that has a queue of each device.
-pub(crate) const HOME: usize = WorkerIndex::FIRST.get();
-
-/// The devices that a worker has a queue of, by their numbers; those beyond the 64th only the first worker has.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reach(u64);
-
-impl Reach {
-    pub(crate) fn add(&mut self, device: u8) {
-        self.0 |= 1_u64.checked_shl(device.into()).unwrap_or(0);
-    }
-
-    fn has(self, device: u8) -> bool {
-        self.0.checked_shr(device.into()).unwrap_or(0) & 1 == 1
-    }
-}
-
-/// Whether the worker at hand gives its packets to the device of an SA by itself.
-pub(crate) fn is_here(view: &View, of: &PacketSa) -> bool {
-    view.worker.get() == HOME || view.reach.has(of.device())
-}
 
 /// The devices' queues of one worker.
 #[derive(Default)]
@@ -120,8 +96,8 @@ impl Executor {
         let (Some(sa), Some((entry, of))) = (sa, of) else {
             return self.out.drop(packet, DropReason::InNoState);
         };
-        if !is_here(view, of) {
-            return self.out.hand_over(view, HOME, packet, meta);
+        if !view.has_queue_of(of) {
+            return self.out.hand_over(view, DEVICES_HOME, packet, meta);
         }
         if let Some(queue) = self.devices.as_mut().and_then(|all| all.queue(of.device())) {
             queue.note(of.sa(), entry.config.reqid, sa);
@@ -169,12 +145,6 @@ fn device_sa(view: &View, packet: &[u8]) -> Option<SaHandle> {
 pub(crate) fn is_for_device(view: &View, packet: &[u8]) -> bool {
     let sa = device_sa(view, packet).and_then(|sa| view.reader.sa(sa));
     sa.is_some_and(|sa| sa.home().at() == dispatch::Home::DEVICE)
-}
-
-/// The number of the device that an SA is in.
-pub(crate) fn device_of(view: &View, sa: SaHandle) -> Option<u8> {
-    let sa = view.reader.sa(sa)?;
-    PacketSa::of(sa.esp.session()).map(PacketSa::device)
 }
 
 /// How what an SA opened came: as decrypted by it.

@@ -12,14 +12,7 @@ use policy::{MAX_BUNDLE, Reader, SaEntry, SaState, Stamp};
 use wire::{Fields, Fragment};
 
 use crate::crypt::Lengths;
-use crate::resolve::SealAll;
-
-/// Where an entry stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BundleSlot {
-    place: u32,
-    serial: u32,
-}
+use crate::model::{BundleSlot, SealAll};
 
 /// An entry.
 struct Kept {

@@ -7,16 +7,8 @@
 use policy::Stamp;
 use wire::Family;
 
-use crate::flows::plan::{Action, Plan, Stamps};
-
-/// Which packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Made {
-    /// The headend's number among the routes with segments.
-    pub(crate) number: usize,
-    /// Of what is inside.
-    pub(crate) inner: Family,
-}
+use crate::flows::plan::{Plan, Stamps};
+use crate::model::{Action, Made};
 
 impl Made {
     const fn place(self) -> usize {

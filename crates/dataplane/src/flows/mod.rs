@@ -3,17 +3,14 @@
 mod bundles;
 mod cache;
 pub(crate) mod headends;
-pub(crate) mod hint;
-pub(crate) mod newcomers;
 pub(crate) mod plan;
 pub(crate) mod queues;
 pub(crate) mod rates;
 pub(crate) mod translations;
 
 pub(crate) use bundles::Bundles;
-pub(crate) use cache::{FlowCache, Ingress, Key};
+pub(crate) use cache::FlowCache;
 pub(crate) use headends::Headends;
-pub(crate) use hint::FlowHint;
 pub(crate) use rates::Rates;
 pub(crate) use translations::Translations;
 

@@ -8,107 +8,13 @@ use core::sync::atomic::Ordering::Relaxed;
 use arrayvec::ArrayVec;
 use esp::{Mode, Sa};
 use io::Packet;
-use policy::{PolicyCounters, Reader, SaEntry, SaHandle, SaState, Stamp, WorkerIndex};
-use wire::ethernet::HEADER_LEN;
-use wire::{Fields, Fragment, Span};
+use policy::{PolicyCounters, Reader, SaEntry, Stamp, WorkerIndex};
+use wire::{Fields, Fragment};
 
-use crate::aggfrag::Aggregate;
 use crate::flows::Details;
-use crate::flows::bundles::BundleSlot;
-use crate::flows::rates::RateSlot;
-use crate::flows::translations::TranslationSlot;
-
-/// The next hop of a flow, as bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Adjacency {
-    /// The egress port's slot, below [`MAX_PORTS`](crate::MAX_PORTS); or a VLAN's, from
-    /// [`FIRST_VLAN_SLOT`](crate::FIRST_VLAN_SLOT) on, with [`KEEPS_DEI`](crate::vlan::KEEPS_DEI).
-    pub(crate) slot: u16,
-    /// The Ethernet header.
-    pub(crate) header: [u8; HEADER_LEN],
-}
-
-impl Adjacency {
-    /// Writes the Ethernet header in front of an IP packet, and says where the frame lies; none if
-    /// there is no room for it.
-    #[inline(always)]
-    pub(crate) fn frame(&self, buffer: &mut [u8], ip: Span) -> Option<Span> {
-        let start = ip.start.checked_sub(HEADER_LEN)?;
-        *buffer.get_mut(start..)?.first_chunk_mut()? = self.header;
-        Some(Span { start, len: ip.len + HEADER_LEN })
-    }
-}
-
-/// How a packet is handed to Linux.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum LinuxWay {
-    /// Through the private interface.
-    Private,
-    /// Through the tunnel interface in this slot.
-    Tunnel(u16),
-    /// Through the private interface, with the mark, and as received by the interface, that this tag
-    /// stands for.
-    Marked(u16),
-}
-
-/// What is done to a packet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Action {
-    /// ESP for this host, bare.
-    OpenBare,
-    /// UDP to a NAT traversal port of this host: ESP, a keepalive, or IKE; or fragments of UDP to this
-    /// host, of which some may be that.
-    OpenUdp,
-    /// AH for this host; or ESP or AH that was inside another SA's packet.
-    OpenNext,
-    /// Linux's.
-    ToLinux(LinuxWay),
-    /// Linux's: given back as received by the interface that it came in by.
-    BackToLinux {
-        /// The interface's tag.
-        tag: u16,
-    },
-    /// Forwarded in clear.
-    Forward(Forward),
-    /// Forwarded to a headend, whose slot its adjacency has: it gets segments (SRv6).
-    Wrap(Forward),
-    /// Protected by an SA.
-    Seal(Seal),
-    /// Protected by a device, which has the SA.
-    Offload(Offload),
-    /// Protected by an SA of IP-TFS mode, in payloads.
-    Aggregate(Aggregate),
-    /// Protected by several SAs, one inside the other.
-    SealAll(BundleSlot),
-    /// GTP-U of applications: each message says of which.
-    Application {
-        /// The service's number.
-        service: u16,
-        /// How Linux gets what is for none of them.
-        linux: LinuxWay,
-    },
-    /// Takes the step of a segment of this node, or gets segments as a whole frame (SRv6).
-    Step(StepTo),
-    /// Translated, and then forwarded or protected.
-    Translate(TranslationSlot),
-    /// Under a rate limit, and then whatever else.
-    Limit(RateSlot),
-    /// Handed over to the worker that is the home of its SA.
-    HandOver {
-        /// The worker's number.
-        to: u8,
-    },
-}
+use crate::model::{Action, Aggregate, Forward, Offload, Seal};
 
 impl Action {
-    /// Whether packets count in the flow cache elsewhere: ESP and AH to this host once they are opened,
-    /// what is handed over where it goes.
-    #[inline(always)]
-    pub(crate) const fn is_counted_later(&self) -> bool {
-        use Action::{HandOver, OpenBare, OpenNext, OpenUdp};
-        matches!(self, OpenBare | OpenUdp | OpenNext | HandOver { .. })
-    }
-
     /// [`Plan::judge`] for what few packets have done to them.
     #[inline(never)]
     fn rarely_holds(
@@ -167,61 +73,6 @@ impl Action {
             _ => false,
         }
     }
-}
-
-/// The step of a packet at a segment or headend.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StepTo {
-    /// Where its function stands, see [`crate::segments`].
-    pub(crate) index: u32,
-    /// The longest packet that takes it, in bytes.
-    pub(crate) longest: u16,
-}
-
-/// How packets are forwarded in clear.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Forward {
-    pub(crate) adjacency: Adjacency,
-    /// The longest packet that goes out in one piece, in bytes.
-    pub(crate) mtu: u16,
-    /// Whether this is a hop of the packet's: its TTL is decremented.
-    pub(crate) is_hop: bool,
-    /// Whether the flow is of TCP that was decrypted, and its SYNs are told what fits the way back.
-    pub(crate) clamps_mss: bool,
-}
-
-/// How an SA protects packets.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seal {
-    pub(crate) sa: SaHandle,
-    /// The SA's state when it was chosen: in another one, another SA may be better.
-    pub(crate) state: SaState,
-    pub(crate) adjacency: Adjacency,
-    /// Of the path to the peer, in bytes.
-    pub(crate) mtu: u16,
-    /// Tunnel mode: the longest packet that fits the path once it is sealed, in bytes. Transport
-    /// mode: 0, as that depends on the packet's headers.
-    pub(crate) longest: u16,
-    pub(crate) is_hop: bool,
-    /// Whether the flow is of TCP, and its SYNs are told what fits.
-    pub(crate) clamps_mss: bool,
-}
-
-/// How an SA that a device has protects packets: as of [`Seal`], but the next hop, which is found for each packet that
-/// comes back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Offload {
-    pub(crate) sa: SaHandle,
-    pub(crate) state: SaState,
-    pub(crate) mtu: u16,
-    pub(crate) longest: u16,
-    pub(crate) is_hop: bool,
-    pub(crate) clamps_mss: bool,
-}
-
-/// A length of IP packets, none of which is longer than 65535 bytes.
-pub(crate) fn ip_len(len: usize) -> u16 {
-    u16::try_from(len).unwrap_or(u16::MAX)
 }
 
 /// The plan of one flow.

@@ -10,7 +10,7 @@ use std::collections::{BinaryHeap, HashMap};
 use limit::{Bounds, Class, Passed, Path, Queue, Stop, Store, Waiting};
 use outcome::DropReason;
 
-use crate::packets::handoff::Handed;
+use crate::model::Handed;
 use crate::rate_limit::RateRules;
 
 /// How long a packet waits at most.

@@ -13,18 +13,9 @@ use policy::{Reader, WorkerIndex};
 use wire::Fields;
 
 use crate::flows::Details;
-use crate::flows::plan::Action;
 use crate::flows::queues::{LimitQueues, Next};
-use crate::packets::handoff::Judging;
+use crate::model::{Action, Judging, RateLimit, RateSlot};
 use crate::rate_limit::RateRules;
-use crate::resolve::RateLimit;
-
-/// Where an entry stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RateSlot {
-    place: u32,
-    serial: u32,
-}
 
 /// An entry.
 struct Kept {

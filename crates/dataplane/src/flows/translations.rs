@@ -3,21 +3,12 @@
 //! A plan says where it stands here ([`TranslationSlot`]); each place of the flow cache has one. A connection that
 //! ends voids the plans of its two directions, and no other: [`conntrack::Binding::is_live`].
 
+use crate::model::{Action, Translation, TranslationSlot};
 use conntrack::{Found, Rewrite};
 use esp::Sa;
 use io::Packet;
 use policy::Reader;
 use wire::Fields;
-
-use crate::flows::plan::Action;
-use crate::resolve::Translation;
-
-/// Where an entry stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TranslationSlot {
-    place: u32,
-    serial: u32,
-}
 
 /// An entry.
 pub(crate) struct Kept {

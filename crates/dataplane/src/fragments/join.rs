@@ -6,10 +6,10 @@ use io::{Frame, MAX_HEADROOM, Packet};
 use outcome::{DropReason, Outcome};
 use wire::Span;
 
-use super::{Fragments, Ports};
+use super::Fragments;
 use crate::apply::Executor;
+use crate::model::{FirstPorts, Handed, TAILROOM};
 use crate::packets::Out;
-use crate::packets::handoff::{Arrived, Handed};
 use crate::vlan::note_as_of;
 
 impl Executor {
@@ -18,7 +18,7 @@ impl Executor {
     /// The others are consumed. Where it cannot be made, all are dropped.
     pub(crate) fn join(
         &mut self,
-        mut done: Done<Ports>,
+        mut done: Done<FirstPorts>,
         (head_len, len): (usize, usize),
     ) -> Option<Handed> {
         let Executor { out, fragments: Some(fragments), .. } = self else { return None };
@@ -105,27 +105,6 @@ impl Fragments {
     }
 }
 
-impl Handed {
-    /// The packet.
-    pub(crate) fn packet(&self) -> &Packet {
-        match self {
-            Handed::Arrived(Arrived { packet, .. })
-            | Handed::Again(packet, ..)
-            | Handed::Sealed(packet, _)
-            | Handed::Frame(packet, _) => packet,
-        }
-    }
-
-    fn packet_mut(&mut self) -> &mut Packet {
-        match self {
-            Handed::Arrived(Arrived { packet, .. })
-            | Handed::Again(packet, ..)
-            | Handed::Sealed(packet, _)
-            | Handed::Frame(packet, _) => packet,
-        }
-    }
-}
-
 fn reason_of(error: JoinError) -> DropReason {
     match error {
         JoinError::TooLong => DropReason::FragmentTooLong,
@@ -133,6 +112,3 @@ fn reason_of(error: JoinError) -> DropReason {
         JoinError::Malformed => DropReason::MalformedIp,
     }
 }
-
-/// Room behind a packet for padding, trailer and ICV, in bytes.
-pub(crate) const TAILROOM: usize = 128;

@@ -14,9 +14,6 @@
 
 mod join;
 
-pub(crate) use join::TAILROOM;
-
-use core::hash::Hash;
 use core::net::IpAddr;
 use std::sync::Arc;
 
@@ -28,40 +25,22 @@ use wire::natt::{self, NattPayload};
 use wire::{FragmentFields, gtpu, protocol};
 
 use crate::apply::Executor;
-use crate::packets::Meta;
-use crate::packets::handoff::{Arrived, Handed};
-use crate::team::Shared;
+use crate::host_limits::HostLimits;
+use crate::model::{Arrived, FirstPorts, Gather, Handed, Left, Meta};
 use crate::view::View;
-use crate::worker::batch::Left;
-
-/// Source and destination port, or ICMP type and code, of a packet's first fragment.
-pub(crate) type Ports = (u16, u16);
-
-/// What fragments wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Gather {
-    /// To be opened; or, if it is other UDP, to be given back.
-    Outer,
-    /// To be sealed as one packet.
-    Whole,
-    /// To be given to an application; or, if it is no GTP-U, to be judged by the first one's ports.
-    Gtpu,
-    /// To be judged by the first one's ports.
-    Ports,
-}
 
 /// The fragments of one worker.
 pub(crate) struct Fragments {
-    waiting: Reassembler<Handed, Ports>,
+    waiting: Reassembler<Handed, FirstPorts>,
     /// Frames for long packets, where there was memory for them.
     large: Option<FramePool>,
-    shared: Arc<Shared>,
+    shared: Arc<HostLimits>,
     workers: usize,
 }
 
 impl Fragments {
     /// The fragments of one of `workers` workers that share packet buffers, as `pool` knows them.
-    pub(crate) fn new(shared: Arc<Shared>, workers: usize, pool: &FramePool) -> Fragments {
+    pub(crate) fn new(shared: Arc<HostLimits>, workers: usize, pool: &FramePool) -> Fragments {
         let config = UmemConfig {
             chunks: LARGE_FRAMES,
             chunk_size: ChunkSize::Bytes131072,
@@ -81,12 +60,12 @@ impl Fragments {
     }
 
     /// The next that is done with.
-    pub(crate) fn next_done(&mut self) -> Option<Done<Ports>> {
+    pub(crate) fn next_done(&mut self) -> Option<Done<FirstPorts>> {
         self.waiting.next_done()
     }
 
     /// Its next fragment, in the order of arrival.
-    pub(crate) fn pop_piece(&mut self, done: &mut Done<Ports>) -> Option<Handed> {
+    pub(crate) fn pop_piece(&mut self, done: &mut Done<FirstPorts>) -> Option<Handed> {
         self.waiting.pop_piece(done).map(|(_, handed)| handed)
     }
 
@@ -180,7 +159,7 @@ impl Executor {
 }
 
 /// What is to become of a packet with this first fragment.
-fn judge(first: &Packet, number: u8, why: Gather) -> Treatment<Ports> {
+fn judge(first: &Packet, number: u8, why: Gather) -> Treatment<FirstPorts> {
     let h = wire::parse_ip(first.data());
     let ports = h.map_or((0, 0), |h| (h.src_port, h.dst_port));
     match why {

@@ -8,95 +8,13 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use dispatch::{Peer, Sleepers};
-use esp::Sa;
 use io::{BURST_LEN, Packet};
-use limit::{Passed, Visit};
 use outcome::DropReason;
-use policy::{SaBundle, SaEntry};
-use wire::Fields;
 
 use crate::event::Waker;
-use crate::flows::Ingress;
-use crate::fragments::Ports;
-use crate::packets::{Meta, Origin, Out, Outers};
+use crate::model::{Arrived, Handed, Judging, Left, Meta, Parcel};
+use crate::packets::Out;
 use crate::view::View;
-use crate::worker::batch::Left;
-
-/// What goes from one worker to another.
-pub(crate) struct Parcel {
-    pub(crate) handed: Handed,
-    /// Of a packet that is on its way to the home of its limiters, or has been there.
-    pub(crate) judging: Option<Judging>,
-}
-
-/// What the home of a packet's limiters is asked, and what it has said.
-pub(crate) struct Judging {
-    /// While it is there, other packets go the same way.
-    pub(crate) visit: Visit,
-    /// The worker that asks.
-    pub(crate) from: u8,
-    /// The packet's length.
-    pub(crate) len: u16,
-    pub(crate) dscp: u8,
-    /// It has its tokens.
-    pub(crate) passed: Option<Passed>,
-}
-
-/// What is handed over.
-pub(crate) enum Handed {
-    /// A packet that arrived, or was decrypted.
-    Arrived(Arrived),
-    /// A packet that was resolved before: held, or made by the worker. Of a fragment, what its packet's
-    /// first one has for ports, if that was found out.
-    Again(Packet, Origin, Option<Ports>),
-    /// A packet that the homes of its inner SAs have sealed, and the SAs that are left.
-    Sealed(Packet, SaBundle),
-    /// A frame for a slot of the receiving worker, or a packet for its private interface.
-    Frame(Packet, Option<u16>),
-}
-
-/// A packet that arrived at another worker; its span is the IP packet.
-pub(crate) struct Arrived {
-    pub(crate) packet: Packet,
-    pub(crate) ingress: Ingress,
-    pub(crate) has_flow: bool,
-    /// The SAs that it came through before the last, if there are any.
-    pub(crate) outers: Option<Outers>,
-    /// The SA that it was decrypted by, which may be removed meanwhile.
-    pub(crate) held: Option<Arc<SaEntry<Sa>>>,
-    /// Of a fragment, what its packet's first one has for ports, if that was found out.
-    pub(crate) ports: Option<Ports>,
-}
-
-impl Arrived {
-    /// A packet with all that is known of how it came.
-    pub(crate) fn new(view: &View, packet: Packet, meta: &Meta) -> Arrived {
-        let via = meta.ingress.via();
-        let held = via.and_then(|via| view.reader.shared_sa(via)).map(Arc::clone);
-        let (ingress, has_flow, outers) = (meta.ingress, meta.has_flow, meta.outers().cloned());
-        Arrived { packet, ingress, has_flow, outers, held, ports: None }
-    }
-}
-
-impl Judging {
-    /// Of a packet of this worker with such headers.
-    pub(crate) fn of(visit: Visit, view: &View, h: Fields) -> Judging {
-        // A worker's number is below 256.
-        let (from, len, dscp) = (view.worker.get() as u8, h.total_len(), h.traffic_class() >> 2);
-        Judging { visit, from, len, dscp, passed: None }
-    }
-}
-
-impl Handed {
-    pub(crate) fn into_packet(self) -> Packet {
-        match self {
-            Handed::Arrived(Arrived { packet, .. }) => packet,
-            Handed::Again(packet, ..) | Handed::Sealed(packet, _) | Handed::Frame(packet, _) => {
-                packet
-            }
-        }
-    }
-}
 
 /// A worker's ends of the queues from and to the others.
 pub(crate) struct Peers {
@@ -198,7 +116,7 @@ impl Out {
             peers.handed += 1;
             peers.handed_to = to;
         }
-        self.hand(to, Handed::Arrived(Arrived::new(view, packet, meta)));
+        self.hand(to, Handed::Arrived(Arrived::new(&view.reader, packet, meta)));
     }
 
     /// Leaves a packet of a helper to the worker that it serves.

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use io::{BURST_LEN, Packet};
 use outcome::{DropReason, Outcome};
 
-use crate::packets::handoff::{Arrived, Handed};
-use crate::packets::{Meta, Out};
+use crate::model::{Arrived, Handed, Meta};
+use crate::packets::Out;
 use crate::view::View;
 
 /// Most packets that wait.
@@ -44,7 +44,7 @@ impl Out {
         if self.late.len() >= MOST {
             return self.drop(packet, DropReason::InNoState);
         }
-        let handed = Handed::Arrived(Arrived::new(view, packet, meta));
+        let handed = Handed::Arrived(Arrived::new(&view.reader, packet, meta));
         if let Some(taps) = &mut self.taps {
             taps.handed(&handed);
         }

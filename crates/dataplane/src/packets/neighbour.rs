@@ -8,23 +8,13 @@ use io::Packet;
 use outcome::{DropReason, Outcome};
 
 use crate::event::Event;
+use crate::model::Towards;
 use crate::packets::hold::{self, KEYS_AT_ONCE};
 use crate::packets::out::Out;
 use crate::view::View;
 
 /// How long a packet may wait for a neighbour, as Linux's three solicitations take.
 const WAIT_NS: u64 = 3_000_000_000;
-
-/// What packets are sent to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Towards {
-    /// Egress interface.
-    pub(crate) ifindex: u32,
-    /// The neighbour's address.
-    pub(crate) addr: IpAddr,
-    /// As of a [`NextHop`](crate::resolve::NextHop).
-    pub(crate) keeps_dei: bool,
-}
 
 /// Waiting packets by egress interface and next hop.
 pub(crate) struct NeighbourQueue(HoldQueue<(u32, IpAddr), Waiting>);

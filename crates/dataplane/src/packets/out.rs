@@ -15,16 +15,17 @@ use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
 use crate::counters::Counters;
 use crate::event::Event;
 use crate::latency::Sampler;
-use crate::packets::handoff::{Handed, Peers};
+use crate::model::{Between, FIRST_VLAN_SLOT, Handed, Towards, is_headend, keeping_dei};
+use crate::packets::batch::Batch;
+use crate::packets::handoff::Peers;
 use crate::packets::late::Late;
-use crate::packets::neighbour::{NeighbourQueue, Towards};
+use crate::packets::neighbour::NeighbourQueue;
 use crate::packets::ports::{Ports, Sent};
 use crate::packets::reports::Reports;
-use crate::segments::{Between, Segments, is_headend};
+use crate::segments::Segments;
 use crate::tap::Taps;
 use crate::view::View;
-use crate::vlan::{FIRST_VLAN_SLOT, Vlans, keeping_dei};
-use crate::worker::batch::Batch;
+use crate::vlan::Vlans;
 
 /// Ports, frames, counters and reports of one thread.
 pub(crate) struct Out {

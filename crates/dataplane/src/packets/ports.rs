@@ -1,33 +1,9 @@
 //! A worker's ports: receive and transmit queues of interfaces, and the private interface.
 
+use crate::model::{Backlog, MAX_PORTS, PortKind};
 use arrayvec::ArrayVec;
 use io::{Burst, FramePool, Port, PortStats};
 use outcome::DropReason;
-
-use crate::flows::newcomers::Backlog;
-
-/// The most ports of one worker: AF_XDP queues, the private interface, and tunnel interfaces.
-pub const MAX_PORTS: usize = 192;
-
-/// What a port leads to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PortKind {
-    /// An Ethernet interface.
-    #[default]
-    Ethernet,
-    /// Linux's own stack, by the private interface.
-    Private,
-    /// Linux's own stack, by a tunnel interface: what Linux routes to it is protected by the SAs of
-    /// its `if_id`, and what these decrypt comes in by it.
-    Tunnel,
-}
-
-impl PortKind {
-    /// Whether it carries IP packets to and from Linux's own stack, rather than frames.
-    pub const fn is_linux(self) -> bool {
-        !matches!(self, PortKind::Ethernet)
-    }
-}
 
 /// Attempts to get a burst into a transmit ring before the rest is dropped.
 const TRANSMIT_ATTEMPTS: usize = 8;

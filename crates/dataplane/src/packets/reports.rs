@@ -9,7 +9,7 @@ use policy::{SaId, Volume, WorkerIndex};
 use wire::Headers;
 
 use crate::event::{Event, EventSender};
-use crate::team::Shared;
+use crate::host_limits::HostLimits;
 
 /// Reports that must arrive and wait for the control thread to make room.
 const UNSENT: usize = 64;
@@ -23,14 +23,14 @@ const OWN_INTERVAL_NS: u64 = 1_000_000_000;
 /// The worker's reports.
 pub(crate) struct Reports {
     events: EventSender,
-    shared: Arc<Shared>,
+    shared: Arc<HostLimits>,
     unsent: ArrayVec<Event, UNSENT>,
     /// Policies whose owners were asked for SAs of the worker's own, and when, in nanoseconds.
     own_asked: ArrayVec<(u32, u64), OWN_ASKED>,
 }
 
 impl Reports {
-    pub(crate) fn new(events: EventSender, shared: Arc<Shared>) -> Reports {
+    pub(crate) fn new(events: EventSender, shared: Arc<HostLimits>) -> Reports {
         Reports { events, shared, unsent: ArrayVec::new(), own_asked: ArrayVec::new() }
     }
 

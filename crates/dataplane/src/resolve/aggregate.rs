@@ -9,12 +9,9 @@ use wire::Family;
 
 use super::limits::Limits;
 use super::route::to_port;
-use super::step::{Notes, Step};
-use super::{Decision, Draft, Question};
-use crate::aggfrag::{Aggregate, longest, payload_len};
-use crate::flows::plan::{Action, ip_len};
-use crate::packets::Origin;
-use crate::view::LOOPBACK;
+use super::{Decision, Question};
+use crate::aggfrag::{longest, payload_len};
+use crate::model::{Action, Aggregate, Draft, LOOPBACK, Notes, Origin, Step, ip_len};
 
 impl<N: Notes> Question<'_, N> {
     /// A packet that this SA, whose home is here, carries in payloads.

@@ -7,11 +7,8 @@ use wire::{Fragment, protocol};
 
 use super::gtpu::of_applications;
 use super::segment_errors::ErrorCame;
-use super::step::{Notes, Step};
-use super::{Decision, Draft, Question, too_big};
-use crate::flows::plan::{Action, LinuxWay};
-use crate::fragments::Gather;
-use crate::packets::Origin;
+use super::{Decision, Question, too_big};
+use crate::model::{Action, Draft, Gather, LinuxWay, Notes, Origin, Step};
 use crate::tunnel::Tunnel;
 
 impl<N: Notes> Question<'_, N> {

@@ -3,11 +3,8 @@
 use forward::IcmpCause;
 use outcome::DropReason;
 
-use super::step::{Notes, Step};
-use super::{Decision, Draft, Question, Route};
-use crate::flows::plan::{self, Action, Forward, LinuxWay};
-use crate::packets::Origin;
-use crate::segments::is_segments;
+use super::{Decision, Question, Route};
+use crate::model::{Action, Draft, Forward, LinuxWay, Notes, Origin, Step, ip_len, is_segments};
 
 impl<N: Notes> Question<'_, N> {
     /// A packet that no policy protects.
@@ -78,7 +75,7 @@ impl<N: Notes> Question<'_, N> {
         let clamps_mss = is_hop && self.clamps_mss();
         let forward = Forward {
             adjacency: known.unwrap_or_default(),
-            mtu: plan::ip_len(to.mtu),
+            mtu: ip_len(to.mtu),
             is_hop,
             clamps_mss,
         };

@@ -2,10 +2,8 @@
 
 use wire::{Fragment, gtpu, protocol};
 
-use super::step::Notes;
-use super::{Decision, Draft, Question};
-use crate::flows::plan::{Action, LinuxWay};
-use crate::fragments::Gather;
+use super::{Decision, Question};
+use crate::model::{Action, Draft, Gather, LinuxWay, Notes};
 
 impl<N: Notes> Question<'_, N> {
     /// The number of the service that a decrypted packet is for, if it is GTP-U of applications.

@@ -6,10 +6,8 @@
 use outcome::DropReason;
 use policy::{Direction, Flow, Marks, PolicyEntry};
 
-use super::step::Notes;
-use super::{Decision, Draft, Question};
-use crate::flows::plan::{Action, LinuxWay};
-use crate::packets::Origin;
+use super::{Decision, Question};
+use crate::model::{Action, Draft, LinuxWay, Notes, Origin};
 
 impl<N: Notes> Question<'_, N> {
     /// A packet whose outbound policy is left to Linux. One of a port goes back as it came, and to be

@@ -39,7 +39,6 @@ mod rate;
 mod route;
 pub(crate) mod segment_errors;
 mod segments;
-mod step;
 mod too_big;
 mod translate;
 mod tunnel;
@@ -53,17 +52,14 @@ use wire::{Fragment, Headers};
 pub(crate) use limits::Limits;
 pub(crate) use outbound::has_sa;
 pub(crate) use protect_all::next_hop_of_all;
-pub(crate) use rate::RateLimit;
-pub(crate) use route::{NextHop, Route, adjacency, adjacency_to, next_hop_of, route};
+pub(crate) use route::{Route, adjacency, adjacency_to, next_hop_of, route};
 use segment_errors::ErrorCame;
-use step::Notes;
-pub use step::{NatSays, PolicySays, Step, Way};
 pub(crate) use too_big::{Quote, TooBig};
 use translate::Nat;
-pub(crate) use translate::Translation;
-pub(crate) use verdict::{Asked, Decision, Draft, SaWait, SealAll, Verdict};
+pub(crate) use verdict::{Asked, Decision, SaWait, Verdict};
 
-use crate::packets::Origin;
+pub use crate::model::Step;
+use crate::model::{Notes, Origin};
 use crate::view::View;
 
 /// How a packet came to be resolved.

@@ -10,8 +10,7 @@ use wire::{Family, Fragment, Headers, ipv4, ipv6, protocol, tcp};
 
 use super::Question;
 use super::route::{self, Route};
-use super::step::Notes;
-use crate::view::LOOPBACK;
+use crate::model::{LOOPBACK, Notes};
 
 impl<N: Notes> Question<'_, N> {
     /// Whether the packet's flow is one whose SYNs are to be looked at.

@@ -9,12 +9,8 @@ use wire::Fragment;
 
 use super::fit::Fit;
 use super::route::to_port;
-use super::step::{Notes, Step};
-use super::{Decision, Draft, Question};
-use crate::device;
-use crate::flows::plan::{self, Action, Offload};
-use crate::packets::Origin;
-use crate::view::LOOPBACK;
+use super::{Decision, Question};
+use crate::model::{Action, DEVICES_HOME, Draft, LOOPBACK, Notes, Offload, Origin, Step, ip_len};
 
 impl<N: Notes> Question<'_, N> {
     /// A packet that this SA, which a device has, protects. The device counts limits and numbers.
@@ -29,8 +25,8 @@ impl<N: Notes> Question<'_, N> {
     ) -> Decision {
         let (view, h) = (self.view, self.h);
         // A session of no device's is the executor's to refuse.
-        if PacketSa::of(sa.esp.session()).is_some_and(|of| !device::is_here(view, of)) {
-            return Decision::Go(Draft::hand_over(device::HOME));
+        if PacketSa::of(sa.esp.session()).is_some_and(|of| !view.has_queue_of(of)) {
+            return Decision::Go(Draft::hand_over(DEVICES_HOME));
         }
         if h.fragment != Fragment::Whole {
             return Decision::Drop(DropReason::OutDeviceFragment);
@@ -72,8 +68,8 @@ impl<N: Notes> Question<'_, N> {
         let offload = Offload {
             sa: handle,
             state,
-            mtu: plan::ip_len(to.mtu),
-            longest: plan::ip_len(longest),
+            mtu: ip_len(to.mtu),
+            longest: ip_len(longest),
             is_hop,
             clamps_mss: self.clamps_mss(),
         };

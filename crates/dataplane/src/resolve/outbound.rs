@@ -6,13 +6,9 @@ use policy::{Direction, Ends, Marks, Outbound, PolicyEntry, Prefix, SaBundle, Sa
 use wire::natt::{self, NattPayload};
 use wire::{Fragment, protocol};
 
-use super::step::{Notes, Step};
 use super::tunnel::tunnel_ahead;
 use super::{Decision, Question, SaWait};
-use crate::device::device_of;
-use crate::flows::plan::LinuxWay;
-use crate::fragments::Gather;
-use crate::packets::Origin;
+use crate::model::{Gather, LinuxWay, Notes, Origin, Step};
 use crate::view::View;
 
 /// What the policy database said, without its references.
@@ -103,7 +99,7 @@ impl<N: Notes> Question<'_, N> {
                 return Policy::Wait(SaWait { policy: policy.config.index, ends });
             }
             // Software does not have the keys of the one, and the device not the policy of the other.
-            Outbound::Protect(policy, sa) if device_of(view, sa) != policy.config.flags.device => {
+            Outbound::Protect(policy, sa) if view.device_of(sa) != policy.config.flags.device => {
                 return Policy::Drop(DropReason::OutDeviceMismatch);
             }
             Outbound::Protect(policy, sa) => {
@@ -111,7 +107,7 @@ impl<N: Notes> Question<'_, N> {
                 (Policy::Protect(sa), Some(policy))
             }
             Outbound::ProtectAll(_, sas)
-                if sas.as_slice().iter().any(|sa| device_of(view, *sa).is_some()) =>
+                if sas.as_slice().iter().any(|sa| view.device_of(*sa).is_some()) =>
             {
                 return Policy::Drop(DropReason::OutDeviceMismatch);
             }

@@ -10,12 +10,8 @@ use wire::Fragment;
 use super::fit::Fit;
 use super::limits::Limits;
 use super::route::{family_of, to_port};
-use super::step::{Notes, Step};
-use super::{Decision, Draft, Question};
-use crate::flows::plan::{self, Action, Seal};
-use crate::fragments::Gather;
-use crate::packets::Origin;
-use crate::view::LOOPBACK;
+use super::{Decision, Question};
+use crate::model::{Action, Draft, Gather, LOOPBACK, Notes, Origin, Seal, Step, ip_len};
 
 impl<N: Notes> Question<'_, N> {
     /// How a packet ends that the SAs carry no more, or whose TTL is used up by being forwarded.
@@ -85,8 +81,8 @@ impl<N: Notes> Question<'_, N> {
             sa: handle,
             state: sa.state(),
             adjacency: known.unwrap_or_default(),
-            mtu: plan::ip_len(to.mtu),
-            longest: plan::ip_len(longest),
+            mtu: ip_len(to.mtu),
+            longest: ip_len(longest),
             is_hop,
             clamps_mss: self.clamps_mss(),
         };

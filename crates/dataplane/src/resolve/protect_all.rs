@@ -13,12 +13,10 @@ use super::fit::Fit;
 use super::homes;
 use super::limits::Limits;
 use super::route::{self, family_of, to_port};
-use super::step::{Notes, Step};
-use super::{Decision, Draft, NextHop, Question, SealAll};
+use super::{Decision, Question};
 use crate::crypt::Lengths;
-use crate::fragments::Gather;
-use crate::packets::Origin;
-use crate::view::{LOOPBACK, View};
+use crate::model::{Draft, Gather, LOOPBACK, NextHop, Notes, Origin, SealAll, Step};
+use crate::view::View;
 
 impl<N: Notes> Question<'_, N> {
     /// A packet that these SAs protect.

@@ -10,7 +10,7 @@ use policy::{Direction, Flow, Marks, Outbound, PolicyEntry, SaEntry};
 use wire::{Fragment, Headers, icmpv4, icmpv6, parse_quoted_ip, protocol};
 
 use super::Question;
-use super::step::Notes;
+use crate::model::Notes;
 
 /// Length of an ICMP error in front of what it quotes (RFC 792, RFC 4443 §2.1).
 const ERROR_HEADER_LEN: u16 = 8;

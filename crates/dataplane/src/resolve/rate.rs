@@ -4,24 +4,10 @@ use esp::Sa;
 use limit::Path;
 use policy::SaEntry;
 
-use super::step::{Notes, Step};
 use super::{Decision, Entry, Question};
-use crate::flows::plan::Action;
-use crate::packets::Origin;
+use crate::model::{Action, Notes, Origin, RateLimit, Step, was_inside};
 use crate::rate_limit::Limited;
-use crate::segments::was_inside;
 use crate::view::View;
-
-/// A rate limit.
-#[derive(Clone)]
-pub(crate) struct RateLimit {
-    /// The worker's way through it, and those above it.
-    pub(crate) path: Path,
-    /// What tells the packet's buckets from others of the limiter.
-    pub(crate) key: u64,
-    /// The DSCP of packets for which it was found, where others of their flow may be under another.
-    pub(crate) dscp: Option<u8>,
-}
 
 /// How a packet came, for rules about that.
 #[derive(Clone, Copy)]

@@ -9,39 +9,12 @@ use wire::{Family, MacAddr};
 
 use super::Question;
 use super::segments::{fits_sa, onward};
-use super::step::{Notes, Step, Way};
-use crate::flows::plan::Adjacency;
-use crate::packets::{Origin, Towards};
-use crate::segments::{FIRST_SEGMENTS_SLOT, is_segments};
+use crate::model::{
+    Adjacency, FIRST_SEGMENTS_SLOT, FIRST_VLAN_SLOT, LOOPBACK, NextHop, Notes, Origin, Step, Way,
+    is_segments, keeping_dei,
+};
 use crate::tunnel::Binding;
-use crate::view::{LOOPBACK, View};
-use crate::vlan::{FIRST_VLAN_SLOT, keeping_dei};
-
-/// Where a packet goes next.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct NextHop {
-    /// Egress interface.
-    pub(crate) ifindex: u32,
-    /// The neighbour's address.
-    pub(crate) addr: IpAddr,
-    /// The longest IP packet, in bytes.
-    pub(crate) mtu: usize,
-    /// Packets came in by a VLAN, and those that were drop eligible stay so if they leave by one.
-    pub(crate) keeps_dei: bool,
-}
-
-impl NextHop {
-    /// For packets whose buffers say nothing of how they came in.
-    pub(crate) const fn new(ifindex: u32, addr: IpAddr, mtu: usize) -> NextHop {
-        NextHop { ifindex, addr, mtu, keeps_dei: false }
-    }
-
-    /// Without the length.
-    pub(crate) const fn towards(&self) -> Towards {
-        let NextHop { ifindex, addr, keeps_dei, .. } = *self;
-        Towards { ifindex, addr, keeps_dei }
-    }
-}
+use crate::view::View;
 
 /// A tunnel interface that a packet is routed to.
 #[derive(Clone, Copy, Debug)]

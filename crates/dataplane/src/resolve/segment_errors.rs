@@ -11,8 +11,8 @@ use wire::{Fragment, icmpv6, protocol};
 
 use super::Question;
 use super::segments::outer_headers;
-use super::step::Notes;
-use crate::view::{LOOPBACK, View};
+use crate::model::{LOOPBACK, Notes};
+use crate::view::View;
 
 /// How an error came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,13 +9,14 @@ use policy::{Direction, Flow, Marks, Outbound, SaEntry};
 use srv6::{Behaviour, Headend};
 use wire::{Family, Fragment, Headers, ipv6, protocol};
 
-use super::route::{NextHop, Route, of_result, route};
-use super::step::{Notes, Step};
-use super::{Decision, Draft, Question};
-use crate::flows::plan::{self, Action, StepTo};
-use crate::packets::Origin;
-use crate::segments::{Onward, ends, was_inside};
-use crate::view::{LOOPBACK, View};
+use super::route::{Route, of_result, route};
+use super::{Decision, Question};
+use crate::model::{
+    Action, Draft, Gather, LOOPBACK, LinuxWay, NextHop, Notes, Origin, Step, StepTo, ip_len,
+    was_inside,
+};
+use crate::segments::{Onward, ends};
+use crate::view::View;
 
 impl<N: Notes> Question<'_, N> {
     /// A packet whose destination is a segment of this node, if it is. That it may come was asked before.
@@ -41,7 +42,7 @@ impl<N: Notes> Question<'_, N> {
                 let cause = IcmpCause::TooBig { mtu: mtu as u32 };
                 return Some(Decision::Error(cause, DropReason::OutTooBig, origin));
             }
-            longest = plan::ip_len(mtu);
+            longest = ip_len(mtu);
         }
         Some(Decision::Go(Draft::of_flow(Action::Step(StepTo { index, longest }))))
     }
@@ -70,7 +71,7 @@ impl<N: Notes> Question<'_, N> {
             return Decision::Drop(DropReason::MartianSource);
         }
         if self.needs_ports() {
-            return Decision::Gather(crate::fragments::Gather::Ports);
+            return Decision::Gather(Gather::Ports);
         }
         match h.protocol {
             protocol::ESP if is_local => return Decision::Go(Draft::of_flow(Action::OpenBare)),
@@ -85,7 +86,7 @@ impl<N: Notes> Question<'_, N> {
             return Decision::Drop(reason);
         }
         match is_local {
-            true => Decision::Go(Draft::of_flow(Action::ToLinux(plan::LinuxWay::Private))),
+            true => Decision::Go(Draft::of_flow(Action::ToLinux(LinuxWay::Private))),
             false => self.outbound(origin),
         }
     }
@@ -132,7 +133,7 @@ impl<N: Notes> Question<'_, N> {
         if !matches!(origin, Origin::Port { .. }) || usize::from(self.h.total_len) > to.mtu {
             return Some(Decision::Drop(DropReason::Srv6NoFrame));
         }
-        let action = Action::Step(StepTo { index: to.ifindex, longest: plan::ip_len(to.mtu) });
+        let action = Action::Step(StepTo { index: to.ifindex, longest: ip_len(to.mtu) });
         Some(Decision::Go(Draft::of_flow(action)))
     }
 

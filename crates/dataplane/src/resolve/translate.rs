@@ -14,10 +14,8 @@ use conntrack::{Found, Rewrite, Tuple};
 use io::tun::back::UNMARKED;
 use wire::Headers;
 
-use super::step::{NatSays, Notes, Step};
-use super::{Decision, Draft, Entry, Question};
-use crate::flows::plan::Action;
-use crate::packets::Origin;
+use super::{Decision, Entry, Question};
+use crate::model::{Action, Draft, NatSays, Notes, Origin, Step, Translation};
 use crate::view::View;
 
 /// What Linux has decided.
@@ -38,17 +36,6 @@ pub(super) struct Connection {
     rewrite: Option<Rewrite>,
     /// The packet's headers once it is translated.
     onward: Headers,
-}
-
-/// A packet that is translated, and then forwarded or sealed.
-#[derive(Clone)]
-pub(crate) struct Translation {
-    /// What is done then.
-    pub(crate) draft: Draft,
-    /// The connection.
-    pub(crate) found: Found,
-    /// What the packet becomes; none if it stays as it is.
-    pub(crate) rewrite: Option<Rewrite>,
 }
 
 impl Nat {

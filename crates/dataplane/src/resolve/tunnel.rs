@@ -8,9 +8,8 @@ use wire::Headers;
 use super::outbound::Policy;
 use super::route::{Route, TunnelHop};
 use super::segments::onward;
-use super::step::Notes;
 use super::{Decision, Question};
-use crate::packets::Origin;
+use crate::model::{Notes, Origin};
 use crate::tunnel::Binding;
 use crate::view::View;
 

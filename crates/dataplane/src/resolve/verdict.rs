@@ -5,14 +5,13 @@ use core::net::IpAddr;
 use arrayvec::ArrayVec;
 use forward::IcmpCause;
 use outcome::DropReason;
-use policy::{PolicyCounters, PolicyEntry, SaBundle, SaHandle, Stamp};
+use policy::{PolicyCounters, PolicyEntry, SaHandle, Stamp};
 use wire::Headers;
 
-use crate::flows::plan::{Action, Adjacency, MAX_POLICIES, Plan, Stamps};
-use crate::fragments::Gather;
-use crate::packets::Origin;
+use crate::flows::plan::{MAX_POLICIES, Plan, Stamps};
+use crate::model::{Action, Draft, Gather, Origin, RateLimit, SealAll, Translation};
+use crate::resolve::Quote;
 use crate::resolve::segment_errors::ErrorCame;
-use crate::resolve::{NextHop, Quote, RateLimit, Translation};
 use crate::view::View;
 
 /// A decision, and what it follows from.
@@ -58,64 +57,6 @@ impl Decision {
     /// Whether the packet counts in the flow cache elsewhere, see [`Action::is_counted_later`].
     pub(crate) const fn is_counted_later(&self) -> bool {
         matches!(self, Decision::Go(draft) if draft.action.is_counted_later())
-    }
-}
-
-/// How a packet goes on; a plan, once it is known to be good for the flow.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Draft {
-    pub(crate) action: Action,
-    /// The next hop; the action's adjacency is meaningless where there is one.
-    pub(crate) to: Option<NextHop>,
-    /// The packet is cut into packets of at most so many bytes first.
-    pub(crate) cut: Option<usize>,
-    /// A SYN is told this maximum segment size first.
-    pub(crate) mss: Option<u16>,
-    /// Whether the next packets of the flow are treated alike.
-    pub(crate) is_for_flow: bool,
-}
-
-impl Draft {
-    /// An action on all packets of a flow.
-    pub(crate) const fn of_flow(action: Action) -> Draft {
-        Draft { action, to: None, cut: None, mss: None, is_for_flow: true }
-    }
-
-    /// The packets of a flow are worker `home`'s.
-    pub(crate) fn hand_over(home: usize) -> Draft {
-        // A worker's number is below 256.
-        Draft::of_flow(Action::HandOver { to: home as u8 })
-    }
-}
-
-/// How several SAs protect a packet, one inside the other.
-///
-/// A plan has no room for so much: see [`crate::flows::Bundles`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct SealAll {
-    pub(crate) sas: SaBundle,
-    /// How many of them, from the innermost on, have this worker for a home. The packet goes on to the home
-    /// of the next one then, if there is one.
-    pub(crate) own: u8,
-    /// The next hop, and the MTU of the path to the peer.
-    pub(crate) to: NextHop,
-    /// The next hop, as bytes, if its neighbour is known.
-    pub(crate) adjacency: Option<Adjacency>,
-    /// The packet is cut into packets of at most so many bytes first.
-    pub(crate) cut: Option<usize>,
-    pub(crate) is_hop: bool,
-}
-
-impl SealAll {
-    /// The SAs that are left when the worker's own have sealed the packet.
-    pub(crate) fn onward(&self) -> Option<SaBundle> {
-        let mut left = self.sas.as_slice().iter().skip(self.own.into());
-        let mut sas = SaBundle::new(*left.next()?);
-        for sa in left {
-            // As many as a bundle has.
-            let _ = sas.push(*sa);
-        }
-        Some(sas)
     }
 }
 

@@ -14,8 +14,7 @@ use super::{Entered, Slow};
 use crate::burst::Path;
 use crate::classify::meta_of;
 use crate::device::is_for_device;
-use crate::fragments::Ports;
-use crate::packets::handoff::{Arrived, Handed};
+use crate::model::{Arrived, FirstPorts, Handed};
 use crate::resolve::{Entry, resolve, resolve_fragment};
 
 impl Slow {
@@ -82,7 +81,7 @@ impl Slow {
     }
 
     /// Resolves a fragment by the ports of its packet's first one.
-    pub(super) fn move_on_fragment(&mut self, path: &mut Path, handed: Handed, ports: Ports) {
+    pub(super) fn move_on_fragment(&mut self, path: &mut Path, handed: Handed, ports: FirstPorts) {
         let mut h = match wire::parse_ip(handed.packet().data()) {
             Ok(h) => h,
             // It parsed when it was classified.
@@ -116,25 +115,9 @@ impl Path {
     pub(super) fn handed(&self, packet: Packet, entered: Entered<'_>) -> Handed {
         match entered {
             Entered::Arrived(meta, ports) => {
-                Handed::Arrived(Arrived { ports, ..Arrived::new(&self.view, packet, meta) })
+                Handed::Arrived(Arrived { ports, ..Arrived::new(&self.view.reader, packet, meta) })
             }
             Entered::Again(origin, ports) => Handed::Again(packet, origin, ports),
-        }
-    }
-}
-
-impl Handed {
-    /// Whether it came in by a port as it is: not from Linux, nor out of an SA.
-    fn is_outer(&self) -> bool {
-        matches!(self, Handed::Arrived(Arrived { ingress, .. })
-            if ingress.ifindex != 0 && !ingress.is_decrypted())
-    }
-
-    /// What its packet's ports are is found out anew.
-    pub(super) fn forget_ports(&mut self) {
-        match self {
-            Handed::Arrived(Arrived { ports, .. }) | Handed::Again(_, _, ports) => *ports = None,
-            Handed::Sealed(..) | Handed::Frame(..) => {}
         }
     }
 }

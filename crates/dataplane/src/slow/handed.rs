@@ -7,11 +7,8 @@ use policy::SaBundle;
 
 use crate::apply::check_volume;
 use crate::burst::{Misses, Path};
-use crate::flows::plan::Action;
-use crate::packets::Meta;
-use crate::packets::handoff::{Arrived, Handed};
-use crate::prefetch::prefetch_headers;
-use crate::resolve::{Limits, SealAll, homes, next_hop_of_all};
+use crate::model::{Action, Arrived, Handed, Meta, SealAll, prefetch_headers};
+use crate::resolve::{Limits, homes, next_hop_of_all};
 use crate::slow::Slow;
 
 impl Slow {

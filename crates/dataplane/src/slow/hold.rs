@@ -8,8 +8,9 @@ use wire::Headers;
 
 use crate::burst::Path;
 use crate::event::Event;
+use crate::model::Origin;
+use crate::packets::Out;
 use crate::packets::hold::{self, KEYS_AT_ONCE};
-use crate::packets::{Origin, Out};
 use crate::resolve::{SaWait, has_sa};
 use crate::slow::Slow;
 use crate::view::View;

@@ -12,23 +12,23 @@ use io::Packet;
 use wire::Headers;
 
 use crate::burst::Path;
-use crate::packets::Origin;
+use crate::host_limits::{ERRORS_AT_ONCE, HostLimits};
+use crate::model::Origin;
 use crate::resolve::{Route, route};
 use crate::slow::Slow;
-use crate::team::{ERRORS_AT_ONCE, Shared};
 
 /// Errors that wait to be sent: as many as one burst may cause.
 const WAITING: usize = ERRORS_AT_ONCE as usize;
 
 /// The errors of one worker.
 pub(super) struct Errors {
-    shared: Arc<Shared>,
+    shared: Arc<HostLimits>,
     /// Made, and not yet sent; each with its own origin.
     waiting: ArrayVec<(Packet, Origin), WAITING>,
 }
 
 impl Errors {
-    pub(super) fn new(shared: Arc<Shared>) -> Errors {
+    pub(super) fn new(shared: Arc<HostLimits>) -> Errors {
         Errors { shared, waiting: ArrayVec::new() }
     }
 }

@@ -17,8 +17,8 @@ use outcome::DropReason;
 
 use super::Slow;
 use crate::burst::Path;
-use crate::packets::handoff::{Arrived, Handed, Judging, Parcel};
-use crate::packets::{Meta, Out};
+use crate::model::{Arrived, Handed, Judging, Meta, Parcel};
+use crate::packets::Out;
 
 impl Slow {
     /// Takes packets out that are judged here, or were where they have been, and moves them on; what is left is in its order.

@@ -6,11 +6,8 @@ use wire::Headers;
 
 use crate::apply::marked;
 use crate::burst::Path;
-use crate::flows::plan::Action;
 use crate::flows::rates::Stop;
-use crate::packets::Meta;
-use crate::packets::handoff::Judging;
-use crate::resolve::RateLimit;
+use crate::model::{Action, Judging, Meta, RateLimit};
 use crate::slow::Entered;
 
 impl Path {
@@ -46,7 +43,7 @@ impl Path {
             }
             (Stop::Elsewhere(home, visit), _) => {
                 let handed = self.handed(packet, entered);
-                self.exec.out.ask(home, handed, Judging::of(visit, &self.view, h.into()));
+                self.exec.out.ask(home, handed, Judging::of(visit, self.view.worker, h.into()));
             }
             _ => self.exec.out.drop(packet, DropReason::RateLimit),
         }

@@ -26,15 +26,12 @@ use wire::Headers;
 use crate::apply::check_volume;
 use crate::burst::{Misses, Path};
 use crate::classify::meta_of;
-use crate::flows::plan::Action;
-use crate::fragments::Ports;
-use crate::packets::fragment::fragment;
-use crate::packets::{Meta, Origin, Outers};
-use crate::resolve::{
-    Asked, Decision, Draft, Entry, RateLimit, SealAll, Translation, Verdict, homes, resolve,
+use crate::host_limits::HostLimits;
+use crate::model::{
+    Action, Draft, FirstPorts, Meta, Origin, Outers, RateLimit, SealAll, Translation, is_segments,
 };
-use crate::segments::is_segments;
-use crate::team::Shared;
+use crate::packets::fragment::fragment;
+use crate::resolve::{Asked, Decision, Entry, Verdict, homes, resolve};
 use hold::SaQueue;
 use icmp::Errors;
 use limited::with_headers;
@@ -49,13 +46,13 @@ pub(crate) struct Slow {
 #[derive(Clone, Copy)]
 enum Entered<'m> {
     /// Classified: it arrived, or was decrypted. Of a fragment, its packet's ports if they are known.
-    Arrived(&'m Meta, Option<Ports>),
+    Arrived(&'m Meta, Option<FirstPorts>),
     /// No port received it now: it was held, or the worker made it.
-    Again(Origin, Option<Ports>),
+    Again(Origin, Option<FirstPorts>),
 }
 
 impl Entered<'_> {
-    fn ports(self) -> Option<Ports> {
+    fn ports(self) -> Option<FirstPorts> {
         match self {
             Entered::Arrived(_, ports) | Entered::Again(_, ports) => ports,
         }
@@ -87,7 +84,7 @@ impl Misses for Slow {
 }
 
 impl Slow {
-    pub(crate) fn new(shared: Arc<Shared>, workers: usize) -> Slow {
+    pub(crate) fn new(shared: Arc<HostLimits>, workers: usize) -> Slow {
         Slow { waiting: SaQueue::new(workers), errors: Errors::new(shared) }
     }
 
@@ -258,7 +255,7 @@ impl Path {
                     false => Entry::Decrypted { ifindex, mark, via: all },
                 }
             }
-            None if let Some(origin) = Origin::linux(&self.view, ifindex, meta.ingress.mark) => {
+            None if let Some(origin) = self.view.origin_of_linux(ifindex, meta.ingress.mark) => {
                 Entry::Outbound(origin)
             }
             None => Entry::Port { ifindex, mark: meta.ingress.mark, is_to_many: !meta.has_flow },

@@ -4,9 +4,8 @@ use io::BURST_LEN;
 
 use super::Slow;
 use crate::burst::Path;
-use crate::flows::Ingress;
-use crate::packets::{Metas, Origin};
-use crate::segments::{Between, Refused, cause, reason};
+use crate::model::{Between, Ingress, Metas, Origin, Refused};
+use crate::segments::{cause, reason};
 
 impl Slow {
     /// Moves on what bursts have left between two steps. No other stage is at work.

@@ -7,11 +7,9 @@ use io::Packet;
 
 use super::Slow;
 use crate::burst::{Misses, Path};
-use crate::flows::plan::{Action, Holds};
+use crate::flows::plan::Holds;
 use crate::flows::queues::Next;
-use crate::flows::rates::RateSlot;
-use crate::packets::Meta;
-use crate::packets::handoff::{Arrived, Handed};
+use crate::model::{Action, Arrived, Handed, Meta, RateSlot};
 
 impl Slow {
     /// Moves on what has tokens now, and ends what has waited too long; some of it at once.

@@ -30,10 +30,9 @@ pub use recorder::{Gone, Recorder, TapConfig, TapReader, tap};
 use crate::burst::Path;
 use crate::crypt::opens::OpenWork;
 use crate::crypt::{Exit, Opens, Seals};
-use crate::explain::{Explanation, explain_arrival};
-use crate::packets::handoff::Handed;
-use crate::packets::{Meta, PortKind, Source};
-use crate::view::{Now, View};
+use crate::explain::explain_arrival;
+use crate::model::{Explanation, Handed, Meta, Now, PortKind, Source};
+use crate::view::View;
 use recorder::{Coming, bytes_of, policy_of};
 
 /// Taps that a worker has at a time at most.

@@ -1,9 +1,8 @@
 //! What a tap tells of a packet.
 
+use crate::model::Explanation;
 use outcome::DropReason;
 use policy::{SaEntry, SaId};
-
-use crate::explain::Explanation;
 
 /// Where packets are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

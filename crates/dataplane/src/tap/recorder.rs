@@ -18,8 +18,7 @@ use wire::{Span, Summary};
 
 use super::filter::Filter;
 use super::record::{Buffer, OfSa, Place, Record, Verdict};
-use crate::explain::Explanation;
-use crate::view::Now;
+use crate::model::{Explanation, Now};
 
 /// What is recorded, and how much of it.
 #[derive(Clone, Debug)]

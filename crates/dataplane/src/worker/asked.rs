@@ -8,7 +8,8 @@ use std::sync::mpsc::Sender;
 
 use policy::SaId;
 
-use crate::explain::{Explanation, Probe, explain};
+use crate::explain::explain;
+use crate::model::{Explanation, Probe};
 use crate::worker::Worker;
 
 /// A question that waits for its answer.

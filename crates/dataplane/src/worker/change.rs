@@ -10,7 +10,7 @@ use std::sync::Arc;
 use io::Port;
 
 use crate::fragments::Fragments;
-use crate::packets::PortKind;
+use crate::model::PortKind;
 use crate::packets::handoff::Peers;
 use crate::packets::neighbour::NeighbourQueue;
 use crate::slow::Slow;

@@ -12,12 +12,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::apply::Executor;
 use crate::burst::Path;
-use crate::counters::Counters;
+use crate::counters::{Counters, Done};
 use crate::crypt::Crypt;
 use crate::event::Waker;
 use crate::packets::Out;
+use crate::packets::batch::Batch;
 use crate::packets::neighbour::NeighbourQueue;
-use crate::worker::batch::{Batch, Done};
 use crate::worker::idle::Polling;
 use crate::worker::turns::{Item, Side, SparePasses, spare_passes, work_on};
 

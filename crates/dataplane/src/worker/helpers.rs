@@ -27,13 +27,13 @@ use dispatch::ordered::{self, Released, Releaser, Submitter};
 use io::{BURST_LEN, Burst, Packet};
 use outcome::{DropReason, Outcome};
 
-use crate::apply::Inflation;
 use crate::burst::Path;
+use crate::counters::Done;
+use crate::crypt::Inflation;
 use crate::event::Waker;
-use crate::flows::Ingress;
-use crate::packets::Source;
+use crate::model::{Ingress, Source};
+use crate::packets::batch::Batch;
 use crate::worker::Worker;
-use crate::worker::batch::{Batch, Done};
 use crate::worker::crypto_worker::{CryptoParts, CryptoWorker};
 use crate::worker::turns::{Item, Side, SparePasses, spare_passes, work_on};
 

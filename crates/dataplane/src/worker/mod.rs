@@ -1,7 +1,6 @@
 //! The worker: takes bursts from its ports, and brings every packet to its end.
 
 mod asked;
-pub(crate) mod batch;
 mod change;
 mod crypto_worker;
 mod helpers;
@@ -22,24 +21,24 @@ use io::{BURST_LEN, FramePool, Port, PortStats};
 use offload::Queue;
 use policy::SaId;
 
-use crate::apply::{Executor, Inflation};
+use crate::apply::Executor;
 use crate::burst::{Path, Scratch};
 use crate::counters::Counters;
-use crate::crypt::{Crypt, Resync};
+use crate::crypt::{Crypt, Inflation, Resync};
 use crate::device::{DevicePacket, DeviceQueue};
 use crate::event::{EventSender, Waker};
-use crate::explain::{Explanation, Probe};
 use crate::flows::FlowCache;
-use crate::flows::newcomers::Newcomers;
 use crate::fragments::Fragments;
-use crate::packets::handoff::{Handed, Peers};
+use crate::host_limits::HostLimits;
+use crate::model::{Explanation, Handed, Newcomers, Now, PortKind, Probe, Source};
+use crate::packets::handoff::Peers;
 use crate::packets::neighbour::NeighbourQueue;
-use crate::packets::{Out, PortKind, Reports, Source};
+use crate::packets::{Out, Reports};
 use crate::slow::Slow;
 use crate::tables::Tables;
 use crate::tap::Recorder;
-use crate::team::{Shared, Team};
-use crate::view::{Now, View};
+use crate::team::Team;
+use crate::view::View;
 use asked::{Asked, Merge};
 pub use change::TakenPort;
 pub use crypto_worker::{CryptoParts, CryptoWorker};
@@ -151,7 +150,7 @@ pub struct Worker {
     helpers: Option<Box<Helpers>>,
     /// Taken while a burst is moved.
     scratch: Option<Box<Scratch>>,
-    shared: Arc<Shared>,
+    shared: Arc<HostLimits>,
     polling: Polling,
     ending: Option<Ending>,
 }

@@ -33,11 +33,8 @@ use wire::protocol;
 
 use crate::burst::{Misses, Path};
 use crate::crypt::{Opens, Seals};
-use crate::flows::plan::Action;
-use crate::packets::{Meta, Metas};
-use crate::resolve::{Decision, Draft, Verdict};
-use crate::segments::is_segments;
-use crate::worker::batch::Left;
+use crate::model::{Action, Draft, Left, Meta, Metas, is_segments};
+use crate::resolve::{Decision, Verdict};
 
 /// What a thread works on a burst with.
 #[derive(Default)]

@@ -5,8 +5,8 @@ use core::time::Duration;
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::model::MAX_PORTS;
 use crate::packets::handoff::Peers;
-use crate::packets::ports::MAX_PORTS;
 use crate::worker::idle::{Idle, LONGEST_LOOK_NS, Polling, SLEEP};
 use crate::worker::{Ending, Worker};
 

@@ -3,12 +3,10 @@
 use arrayvec::ArrayVec;
 use dispatch::ordered;
 
-use crate::apply::Inflation;
 use crate::burst::Path;
-use crate::crypt::AT_HAND;
-use crate::flows::newcomers::Newcomers;
-use crate::view::Now;
-use crate::worker::batch::Batch;
+use crate::crypt::{AT_HAND, Inflation};
+use crate::model::{Newcomers, Now};
+use crate::packets::batch::Batch;
 use crate::worker::passes::Passes;
 
 /// A place in the queue of bursts.

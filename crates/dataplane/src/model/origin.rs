@@ -2,8 +2,7 @@
 
 use policy::Marks;
 
-use crate::segments::was_inside;
-use crate::view::{LOOPBACK, View};
+use crate::model::{LOOPBACK, was_inside};
 
 /// Where a packet came from, as routing and ICMP errors ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,16 +55,6 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// Of a packet from Linux, through the private interface, whose index is 0 here, or a tunnel interface;
-    /// none for another one.
-    pub(crate) fn linux(view: &View, ifindex: u32, mark: u32) -> Option<Origin> {
-        if ifindex == 0 {
-            return Some(Origin::Linux { mark });
-        }
-        let marks = view.binding(ifindex)?.outbound(Marks::of_mark(mark));
-        Some(Origin::Tunnel { ifindex, marks })
-    }
-
     /// The interface that routing rules see it come in by.
     pub(crate) const fn iif(self) -> u32 {
         match self {

@@ -7,10 +7,7 @@ use outcome::Outcome;
 use policy::{SaIndex, SaTag};
 use wire::{MacAddr, Summary};
 
-use crate::flows::newcomers::Newcomers;
-use crate::flows::{FlowCache, Ingress, Key};
-use crate::packets::Outers;
-use crate::packets::ports::PortKind;
+use crate::model::{Ingress, Key, Newcomers, Outers, PortKind};
 
 /// Where a burst came from.
 #[derive(Clone, Copy, Debug, Default)]
@@ -74,14 +71,6 @@ impl Meta {
     /// The SAs that the packet came through before the last, if there are any.
     pub(crate) fn outers(&self) -> Option<&Outers> {
         (self.ingress.via().is_some() && !self.has_flow).then_some(&self.outers_before)
-    }
-
-    /// Hashes the flow and prefetches the tags of its set.
-    #[inline(always)]
-    pub(crate) fn seek(&mut self, flows: &FlowCache) {
-        self.is_sought = true;
-        self.hash = flows.hasher().hash(&self.key());
-        flows.prefetch(self.hash);
     }
 }
 

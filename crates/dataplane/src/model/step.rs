@@ -139,7 +139,7 @@ pub enum Way {
 }
 
 /// Who wants to know the answers: nobody, whom they cost nothing, or a list.
-pub(super) trait Notes {
+pub(crate) trait Notes {
     /// Notes an answer.
     fn tell(&mut self, step: impl FnOnce() -> Step);
 }
@@ -157,7 +157,7 @@ impl Notes for Vec<Step> {
 
 impl Step {
     /// What the policies for packets that leave said.
-    pub(super) fn outbound(marks: Marks, found: &Outbound<'_>) -> Step {
+    pub(crate) fn outbound(marks: Marks, found: &Outbound<'_>) -> Step {
         let says = match found {
             Outbound::NoPolicy | Outbound::Bypass(_) => PolicySays::Clear,
             Outbound::DefaultBlock | Outbound::Block(_) => PolicySays::Block,
@@ -171,7 +171,7 @@ impl Step {
     }
 
     /// What the policies for packets that arrive said.
-    pub(super) fn inbound(
+    pub(crate) fn inbound(
         direction: Direction,
         marks: Marks,
         found: Option<&PolicyEntry>,
@@ -182,7 +182,7 @@ impl Step {
     }
 
     /// A packet's length against a path's MTU.
-    pub(super) fn size(h: &Headers, protected: Option<usize>, mtu: usize) -> Step {
+    pub(crate) fn size(h: &Headers, protected: Option<usize>, mtu: usize) -> Step {
         Step::Size { len: h.total_len.into(), protected, mtu }
     }
 }

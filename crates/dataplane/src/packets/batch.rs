@@ -1,20 +1,12 @@
 //! One burst on its way between the worker and its helpers.
 
-use std::sync::Arc;
-
 use arrayvec::ArrayVec;
-use esp::Sa;
 use io::{BURST_LEN, Frame, FramePool, Packet, Parcel};
 use outcome::{DropReason, Outcome};
-use policy::SaEntry;
 use wire::Span;
 
-use crate::aggfrag::Payload;
-use crate::counters::Work;
-use crate::flows::Ingress;
-use crate::packets::ports::MAX_PORTS;
-use crate::packets::{Meta, Source};
-use crate::view::Now;
+use crate::counters::Done;
+use crate::model::{Ingress, Left, MAX_PORTS, Now, Payload, Source};
 
 /// A burst, and what has become of its packets.
 ///
@@ -47,77 +39,6 @@ pub(crate) struct Batch {
 
 // A slot fits a parcel's tag.
 const _: () = assert!(MAX_PORTS <= 1 << u8::BITS);
-
-/// A packet for the worker.
-pub(crate) struct Left {
-    pub(crate) packet: Packet,
-    pub(crate) meta: Meta,
-    /// The SA that it was decrypted by, which may be removed meanwhile.
-    pub(crate) held: Option<Arc<SaEntry<Sa>>>,
-}
-
-/// What a helper counted, to be added to the worker's counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Done {
-    decrypted: u64,
-    encrypted: u64,
-    flow_hits: u64,
-    flow_misses: u64,
-    forwarded_clear: u64,
-    translated: u64,
-    checksums_completed: u64,
-    resync_tries: u64,
-    resyncs: u64,
-    srv6_encapsulated: u64,
-}
-
-impl Done {
-    /// What the counters say.
-    pub(crate) fn of(work: &Work) -> Done {
-        Done {
-            decrypted: work.decrypted.value(),
-            encrypted: work.encrypted.value(),
-            flow_hits: work.flow_hits.value(),
-            flow_misses: work.flow_misses.value(),
-            forwarded_clear: work.forwarded_clear.value(),
-            translated: work.translated.value(),
-            checksums_completed: work.checksums_completed.value(),
-            resync_tries: work.resync_tries.value(),
-            resyncs: work.resyncs.value(),
-            srv6_encapsulated: work.srv6_encapsulated.value(),
-        }
-    }
-
-    /// What was counted since they said `before`.
-    pub(crate) fn since(self, before: Done) -> Done {
-        Done {
-            decrypted: self.decrypted - before.decrypted,
-            encrypted: self.encrypted - before.encrypted,
-            flow_hits: self.flow_hits - before.flow_hits,
-            flow_misses: self.flow_misses - before.flow_misses,
-            forwarded_clear: self.forwarded_clear - before.forwarded_clear,
-            translated: self.translated - before.translated,
-            checksums_completed: self.checksums_completed - before.checksums_completed,
-            resync_tries: self.resync_tries - before.resync_tries,
-            resyncs: self.resyncs - before.resyncs,
-            srv6_encapsulated: self.srv6_encapsulated - before.srv6_encapsulated,
-        }
-    }
-
-    /// Adds it to the counters.
-    pub(crate) fn add_to(self, work: &Work) {
-        work.decrypted.add(self.decrypted);
-        work.encrypted.add(self.encrypted);
-        work.flow_hits.add(self.flow_hits);
-        work.flow_misses.add(self.flow_misses);
-        work.forwarded_clear.add(self.forwarded_clear);
-        work.translated.add(self.translated);
-        work.checksums_completed.add(self.checksums_completed);
-        work.resync_tries.add(self.resync_tries);
-        work.resyncs.add(self.resyncs);
-        work.srv6_encapsulated.add(self.srv6_encapsulated);
-    }
-}
 
 impl Batch {
     /// An empty one for packets of a pool's region.

@@ -1,0 +1,74 @@
+//! SRv6: packets between two steps, and what a headend makes.
+
+use io::Packet;
+use srv6::Refusal;
+use wire::Family;
+
+use crate::model::{Ingress, Metas};
+
+/// Packets that one headend makes of those of one family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Made {
+    /// The headend's number among the routes with segments.
+    pub(crate) number: usize,
+    /// Of what is inside.
+    pub(crate) inner: Family,
+}
+
+/// A packet that its step has refused.
+pub(crate) struct Refused {
+    pub(crate) packet: Packet,
+    pub(crate) ingress: Ingress,
+    pub(crate) refusal: Refusal,
+}
+
+/// Packets that a burst has left between two steps.
+#[derive(Default)]
+pub(crate) struct Between {
+    /// What goes on, as packets that came in by their functions' indices.
+    pub(crate) on: Vec<Packet>,
+    /// How those came in, one for each.
+    pub(crate) came: Vec<Ingress>,
+    /// What does not.
+    pub(crate) refused: Vec<Refused>,
+    has_wrapped: bool,
+}
+
+/// What packets between two steps are worked on with.
+#[derive(Default)]
+pub(crate) struct SteppedScratch {
+    pub(crate) between: Between,
+    pub(crate) metas: Metas,
+}
+
+impl Between {
+    /// Whether there are none.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.on.is_empty() && self.refused.is_empty()
+    }
+
+    /// Whether some have got segments here.
+    #[inline(always)]
+    pub(crate) fn has_wrapped(&self) -> bool {
+        self.has_wrapped
+    }
+
+    /// Takes them, and leaves the memory of `into`, which is empty.
+    pub(crate) fn swap(&mut self, into: &mut Between) {
+        core::mem::swap(self, into);
+        self.has_wrapped = false;
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, packet: Packet, ingress: Ingress) {
+        self.on.push(packet);
+        self.came.push(ingress);
+    }
+
+    /// A packet that has got segments.
+    pub(crate) fn push_wrapped(&mut self, packet: Packet, ingress: Ingress) {
+        self.has_wrapped = true;
+        self.push(packet, ingress);
+    }
+}

@@ -1,0 +1,138 @@
+//! Packets on their way from one thread to another.
+
+use std::sync::Arc;
+
+use esp::Sa;
+use io::Packet;
+use limit::{Passed, Visit};
+use policy::{Reader, SaBundle, SaEntry, SaHandle, WorkerIndex};
+use wire::Fields;
+
+use crate::model::{FirstPorts, Ingress, Meta, Origin, Outers};
+
+/// What goes from one worker to another.
+pub(crate) struct Parcel {
+    pub(crate) handed: Handed,
+    /// Of a packet that is on its way to the home of its limiters, or has been there.
+    pub(crate) judging: Option<Judging>,
+}
+
+/// What the home of a packet's limiters is asked, and what it has said.
+pub(crate) struct Judging {
+    /// While it is there, other packets go the same way.
+    pub(crate) visit: Visit,
+    /// The worker that asks.
+    pub(crate) from: u8,
+    /// The packet's length.
+    pub(crate) len: u16,
+    pub(crate) dscp: u8,
+    /// It has its tokens.
+    pub(crate) passed: Option<Passed>,
+}
+
+/// What is handed over.
+pub(crate) enum Handed {
+    /// A packet that arrived, or was decrypted.
+    Arrived(Arrived),
+    /// A packet that was resolved before: held, or made by the worker. Of a fragment, what its packet's
+    /// first one has for ports, if that was found out.
+    Again(Packet, Origin, Option<FirstPorts>),
+    /// A packet that the homes of its inner SAs have sealed, and the SAs that are left.
+    Sealed(Packet, SaBundle),
+    /// A frame for a slot of the receiving worker, or a packet for its private interface.
+    Frame(Packet, Option<u16>),
+}
+
+/// A packet that arrived at another worker; its span is the IP packet.
+pub(crate) struct Arrived {
+    pub(crate) packet: Packet,
+    pub(crate) ingress: Ingress,
+    pub(crate) has_flow: bool,
+    /// The SAs that it came through before the last, if there are any.
+    pub(crate) outers: Option<Outers>,
+    /// The SA that it was decrypted by, which may be removed meanwhile.
+    pub(crate) held: Option<Arc<SaEntry<Sa>>>,
+    /// Of a fragment, what its packet's first one has for ports, if that was found out.
+    pub(crate) ports: Option<FirstPorts>,
+}
+
+impl Arrived {
+    /// A packet with all that is known of how it came.
+    pub(crate) fn new(reader: &Reader<Sa>, packet: Packet, meta: &Meta) -> Arrived {
+        let via = meta.ingress.via();
+        let held = via.and_then(|via| reader.shared_sa(via)).map(Arc::clone);
+        let (ingress, has_flow, outers) = (meta.ingress, meta.has_flow, meta.outers().cloned());
+        Arrived { packet, ingress, has_flow, outers, held, ports: None }
+    }
+}
+
+impl Judging {
+    /// Of a packet of this worker with such headers.
+    pub(crate) fn of(visit: Visit, worker: WorkerIndex, h: Fields) -> Judging {
+        // A worker's number is below 256.
+        let (from, len, dscp) = (worker.get() as u8, h.total_len(), h.traffic_class() >> 2);
+        Judging { visit, from, len, dscp, passed: None }
+    }
+}
+
+impl Handed {
+    pub(crate) fn into_packet(self) -> Packet {
+        match self {
+            Handed::Arrived(Arrived { packet, .. }) => packet,
+            Handed::Again(packet, ..) | Handed::Sealed(packet, _) | Handed::Frame(packet, _) => {
+                packet
+            }
+        }
+    }
+
+    /// The packet.
+    pub(crate) fn packet(&self) -> &Packet {
+        match self {
+            Handed::Arrived(Arrived { packet, .. })
+            | Handed::Again(packet, ..)
+            | Handed::Sealed(packet, _)
+            | Handed::Frame(packet, _) => packet,
+        }
+    }
+
+    pub(crate) fn packet_mut(&mut self) -> &mut Packet {
+        match self {
+            Handed::Arrived(Arrived { packet, .. })
+            | Handed::Again(packet, ..)
+            | Handed::Sealed(packet, _)
+            | Handed::Frame(packet, _) => packet,
+        }
+    }
+
+    /// Whether it came in by a port as it is: not from Linux, nor out of an SA.
+    pub(crate) fn is_outer(&self) -> bool {
+        matches!(self, Handed::Arrived(Arrived { ingress, .. })
+            if ingress.ifindex != 0 && !ingress.is_decrypted())
+    }
+
+    /// What its packet's ports are is found out anew.
+    pub(crate) fn forget_ports(&mut self) {
+        match self {
+            Handed::Arrived(Arrived { ports, .. }) | Handed::Again(_, _, ports) => *ports = None,
+            Handed::Sealed(..) | Handed::Frame(..) => {}
+        }
+    }
+}
+
+/// A packet for the worker.
+pub(crate) struct Left {
+    pub(crate) packet: Packet,
+    pub(crate) meta: Meta,
+    /// The SA that it was decrypted by, which may be removed meanwhile.
+    pub(crate) held: Option<Arc<SaEntry<Sa>>>,
+}
+
+/// A payload that was decrypted and accepted.
+pub(crate) struct Payload {
+    pub(crate) packet: Packet,
+    pub(crate) sa: SaHandle,
+    pub(crate) number: u64,
+    pub(crate) ifindex: u32,
+    /// Of the outer header.
+    pub(crate) class: u8,
+}

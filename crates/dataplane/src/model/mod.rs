@@ -1,0 +1,46 @@
+//! Nouns: what several parts of the data path name. No part of it is named here.
+
+mod action;
+mod between;
+mod draft;
+mod explanation;
+mod handed;
+mod hint;
+mod ingress;
+mod meta;
+mod newcomers;
+mod next_hop;
+mod origin;
+mod outers;
+mod places;
+mod prefetch;
+mod reach;
+mod step;
+mod time;
+
+pub(crate) use action::{
+    Action, Aggregate, BundleSlot, Forward, LinuxWay, Offload, RateSlot, Seal, StepTo,
+    TranslationSlot, ip_len,
+};
+pub(crate) use between::{Between, Made, Refused, SteppedScratch};
+pub(crate) use draft::{Draft, FirstPorts, Gather, RateLimit, SealAll, Translation};
+pub use explanation::{Came, Explanation, Fate, Probe};
+pub(crate) use handed::{Arrived, Handed, Judging, Left, Parcel, Payload};
+pub(crate) use hint::FlowHint;
+pub(crate) use ingress::{Ingress, Key};
+pub(crate) use meta::{Meta, Metas, Source};
+pub(crate) use newcomers::{Backlog, Newcomers};
+pub(crate) use next_hop::{Adjacency, NextHop, Towards};
+pub(crate) use origin::Origin;
+pub(crate) use outers::Outers;
+pub use places::{FIRST_SEGMENTS, FIRST_VLAN_SLOT, MAX_PORTS, MAX_SEGMENT_ROUTES, PortKind};
+pub(crate) use places::{
+    FIRST_SEGMENTS_SLOT, INSIDE, KEEPS_DEI, LOOPBACK, TAILROOM, is_headend, is_segments,
+    keeping_dei, was_inside,
+};
+pub(crate) use prefetch::{AGAIN, SOON, prefetch_headers};
+pub(crate) use reach::{DEVICES_HOME, Reach};
+pub(crate) use step::Notes;
+pub use step::{NatSays, PolicySays, Step, Way};
+pub(crate) use time::Clock;
+pub use time::Now;

@@ -1,0 +1,82 @@
+//! Numbers of interfaces and ports, and what those mean that no link and no port has.
+//!
+//! | number | below | from | stands for |
+//! | --- | --- | --- | --- |
+//! | interface | `1 << 31` | 1 | an interface of Linux; 0 is the private interface |
+//! | interface | | [`FIRST_SEGMENTS`] | a route with segments, by its number |
+//! | slot | [`MAX_PORTS`] | 0 | a port of the worker |
+//! | slot | [`FIRST_SEGMENTS_SLOT`] | [`FIRST_VLAN_SLOT`] | a VLAN on a port |
+//! | slot | [`KEEPS_DEI`] | [`FIRST_SEGMENTS_SLOT`] | a headend |
+
+/// The most ports of one worker: AF_XDP queues, the private interface, and tunnel interfaces.
+pub const MAX_PORTS: usize = 192;
+
+/// What a port leads to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PortKind {
+    /// An Ethernet interface.
+    #[default]
+    Ethernet,
+    /// Linux's own stack, by the private interface.
+    Private,
+    /// Linux's own stack, by a tunnel interface: what Linux routes to it is protected by the SAs of
+    /// its `if_id`, and what these decrypt comes in by it.
+    Tunnel,
+}
+
+impl PortKind {
+    /// Whether it carries IP packets to and from Linux's own stack, rather than frames.
+    pub const fn is_linux(self) -> bool {
+        !matches!(self, PortKind::Ethernet)
+    }
+}
+
+/// The slot of the first VLAN, above those of all ports.
+pub const FIRST_VLAN_SLOT: usize = 256;
+
+const _: () = assert!(MAX_PORTS <= FIRST_VLAN_SLOT);
+
+/// Beside a slot: packets came in by a VLAN too, and those that were drop eligible stay so.
+pub(crate) const KEEPS_DEI: usize = 1 << 15;
+
+/// The slot of packets whose buffers say how they came in.
+pub(crate) const fn keeping_dei(slot: usize) -> usize {
+    let is_vlan = FIRST_VLAN_SLOT <= slot && slot < FIRST_SEGMENTS_SLOT;
+    // Slots of VLANs are below that bit.
+    if is_vlan { slot | KEEPS_DEI } else { slot }
+}
+
+/// The loopback's index: where routing rules see packets of this host come in.
+pub(crate) const LOOPBACK: u32 = 1;
+
+/// The first index that stands for a route with segments. No link has such a one.
+pub const FIRST_SEGMENTS: u32 = 0x8000_0000;
+
+/// Of a packet that was inside of another: it came in by the segment that has opened that.
+pub(crate) const INSIDE: u32 = 0x4000_0000;
+
+/// The first slot that stands for a headend: above those of VLANs, and below their mark.
+pub(crate) const FIRST_SEGMENTS_SLOT: usize = 0x4000;
+
+const _: () = assert!(FIRST_SEGMENTS_SLOT + MAX_SEGMENT_ROUTES <= KEEPS_DEI);
+
+/// How many routes with segments have an index.
+pub const MAX_SEGMENT_ROUTES: usize = 0x4000;
+
+/// Whether an index stands for a route with segments.
+pub(crate) const fn is_segments(index: u32) -> bool {
+    index >= FIRST_SEGMENTS
+}
+
+/// Whether a slot stands for a headend.
+pub(crate) const fn is_headend(slot: usize) -> bool {
+    FIRST_SEGMENTS_SLOT <= slot && slot < FIRST_SEGMENTS_SLOT + MAX_SEGMENT_ROUTES
+}
+
+/// Whether a packet that came in by an index was inside of another.
+pub(crate) const fn was_inside(index: u32) -> bool {
+    is_segments(index) && index & INSIDE != 0
+}
+
+/// Room behind a packet for padding, trailer and ICV, in bytes.
+pub(crate) const TAILROOM: usize = 128;
