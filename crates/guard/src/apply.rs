@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use crate::barrier::{Barrier, Effect};
-use crate::kernel::Listing;
+use crate::kernel::{Listing, NO_ENTRY};
 use crate::list::{List, Step};
 use crate::netfilter::{Failure, impossible};
 use crate::nft::NftError;
 use crate::refusals::Refusal;
 use crate::threshold::{Chooser, Threshold, choose};
-use crate::{Guard, GuardError, NO_ENTRY, RETRY_INTERVAL};
+use crate::{Guard, GuardError, RETRY_INTERVAL};
 
 /// What one pass has found out for those after it.
 #[derive(Debug, Default)]

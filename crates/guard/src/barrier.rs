@@ -79,7 +79,7 @@ impl Barrier {
 
     fn new(direction: Direction, s: Selector, priority: u32, effect: Effect) -> Barrier {
         Barrier {
-            direction: crate::direction_number(direction),
+            direction: direction_number(direction),
             src: (s.src.addr, s.src.len),
             dst: (s.dst.addr, s.dst.len),
             protocol: s.protocol,
@@ -249,6 +249,11 @@ impl fmt::Display for Barrier {
         }
         write!(f, " dir {dir} action {effect} priority {}", self.priority)
     }
+}
+
+/// The kernel's number of a direction (`XFRM_POLICY_IN`, …).
+pub(crate) fn direction_number(direction: Direction) -> u8 {
+    direction as u8
 }
 
 /// ICMPv6's number.

@@ -195,7 +195,7 @@ impl Policies for FakeKernel {
             state.policies.retain(|p| p.identity != barrier.identity());
             match state.policies.len() < before {
                 true => Ok(()),
-                false => Err(io::Error::from_raw_os_error(crate::NO_ENTRY)),
+                false => Err(io::Error::from_raw_os_error(crate::kernel::NO_ENTRY)),
             }
         };
         barriers.iter().map(one).collect()

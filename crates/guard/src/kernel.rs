@@ -368,6 +368,9 @@ pub(crate) fn policy_info(barrier: &Barrier, tag: Tag) -> PolicyInfo {
     }
 }
 
+/// `ENOENT`.
+pub(crate) const NO_ENTRY: i32 = 2;
+
 /// What an acknowledgement says.
 pub(crate) fn acknowledged(answer: &[u8]) -> io::Result<()> {
     let errno = answer

@@ -265,7 +265,7 @@ impl Guard {
             let (value, mask) = barrier.mark();
             mark & mask == value
         };
-        let number = direction_number(direction);
+        let number = barrier::direction_number(direction);
         let of_direction = self.standing.all().filter(|b| b.direction() == number);
         of_direction.filter(is_marked).filter(|b| matches(&b.selector())).min_by_key(|b| b.rank())
     }
@@ -472,11 +472,3 @@ const NAMED: usize = 8;
 
 /// Interval at which what the kernel refused is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
-
-/// `ENOENT`.
-const NO_ENTRY: i32 = 2;
-
-/// The kernel's number of a direction (`XFRM_POLICY_IN`, …).
-fn direction_number(direction: Direction) -> u8 {
-    direction as u8
-}

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use policy::{Direction, PortMask, Selector};
 
-use crate::barrier::{Barrier, DISCOVERY, Effect, ICMPV6};
+use crate::barrier::{Barrier, DISCOVERY, Effect, ICMPV6, direction_number};
 use crate::classes::Classes;
-use crate::direction_number;
 use crate::nft::{Nft, NftError};
 
 /// The table with the barriers for IPv6.

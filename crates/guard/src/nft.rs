@@ -71,7 +71,7 @@ impl Nft for Program {
             return Ok(true);
         }
         match crate::kernel::acknowledged(&answer) {
-            Err(error) if error.raw_os_error() == Some(crate::NO_ENTRY) => Ok(false),
+            Err(error) if error.raw_os_error() == Some(crate::kernel::NO_ENTRY) => Ok(false),
             other => other.map(|()| true),
         }
     }
