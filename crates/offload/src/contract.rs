@@ -16,9 +16,10 @@ use wire::Span;
 
 use crate::attribute::Attribute;
 use crate::capabilities::Placement;
-use crate::device::{Device, Live, NewPolicy, NewSa, PolicyHandle, SaDirection, SaHandle};
+use crate::device::{Device, Live, NewPolicy, NewSa};
 use crate::error::{HandleError, Invalid, PutError};
 use crate::event::Event;
+use crate::handle::{PolicyHandle, SaDirection, SaHandle};
 use crate::queue::{Burst, CryptoWork, Queue, Request, Status, Work};
 
 /// The device under test.

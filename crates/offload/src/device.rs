@@ -7,24 +7,8 @@ use crate::attribute::Attribute;
 use crate::capabilities::Capabilities;
 use crate::error::{Failure, HandleError, PutError};
 use crate::event::Event;
+use crate::handle::{PolicyHandle, SaDirection, SaHandle};
 use crate::queue::{Buffer, Queue};
-
-/// An SA in a device. The device chooses the number, and does not use it again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SaHandle(pub u32);
-
-/// A policy in a device, likewise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PolicyHandle(pub u32);
-
-/// Which way an SA's packets go: XFRM's SAs have no direction until they are offloaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SaDirection {
-    /// The device seals.
-    Outbound,
-    /// The device opens.
-    Inbound,
-}
 
 /// An SA that is to be put in. The device copies what it needs.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! Errors, split by whose fault they are.
 
 use crate::attribute::Attribute;
-use crate::device::PolicyHandle;
+use crate::handle::PolicyHandle;
 
 /// Why a device did not take an SA or a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! What a device reports by itself.
 
-use crate::device::SaHandle;
+use crate::handle::SaHandle;
 
 /// Something that the control thread has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

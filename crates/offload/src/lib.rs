@@ -94,6 +94,7 @@ mod doubt;
 mod engine;
 mod error;
 mod event;
+mod handle;
 mod lane;
 mod offloaded;
 mod packet_sa;
@@ -106,12 +107,11 @@ mod watch;
 pub use attribute::Attribute;
 pub use bounce::Bounce;
 pub use capabilities::{Capabilities, Placement};
-pub use device::{
-    Device, DeviceCounters, Live, NewPolicy, NewSa, PolicyHandle, SaDirection, SaHandle, TableUse,
-};
+pub use device::{Device, DeviceCounters, Live, NewPolicy, NewSa, TableUse};
 pub use engine::OffloadEngine;
 pub use error::{Failure, HandleError, Invalid, PutError};
 pub use event::Event;
+pub use handle::{PolicyHandle, SaDirection, SaHandle};
 pub use lane::Lane;
 pub use offloaded::Offloaded;
 pub use packet_sa::PacketSa;

@@ -9,7 +9,7 @@ use esp::SaParams;
 
 use crate::bounce::fill_len;
 use crate::capabilities::Capabilities;
-use crate::device::SaHandle;
+use crate::handle::SaHandle;
 
 /// The session of an SA that a device has.
 pub struct Offloaded {

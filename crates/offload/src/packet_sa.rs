@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crypto::{Session, Suite};
 
-use crate::device::SaHandle;
+use crate::handle::SaHandle;
 
 /// What stands for an SA's keys where a device has the SA (packet offload): no engine works with it, so software never
 /// seals or opens a packet in the device's place.

@@ -15,7 +15,7 @@ use core::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::device::SaDirection;
+use crate::handle::SaDirection;
 
 /// How it is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

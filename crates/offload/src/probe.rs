@@ -13,8 +13,9 @@ use wire::Span;
 
 use crate::bounce::{Bounce, fill_len};
 use crate::capabilities::Placement;
-use crate::device::{Device, DeviceCounters, Live, NewSa, SaDirection, SaHandle};
+use crate::device::{Device, DeviceCounters, Live, NewSa};
 use crate::error::PutError;
+use crate::handle::{SaDirection, SaHandle};
 use crate::offloaded::head;
 use crate::queue::{Burst, CryptoWork, Queue, Request, Status, Work};
 

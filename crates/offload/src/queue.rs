@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use outcome::DropReason;
 use wire::Span;
 
-use crate::device::SaHandle;
+use crate::handle::SaHandle;
 
 /// Most packets of one call.
 pub const BURST_LEN: usize = 64;
