@@ -4,11 +4,13 @@ use core::net::IpAddr;
 
 use policy::SaId;
 
-use super::emit::{Envelope, sa_id};
-use super::request::Call;
+use super::Database;
+use super::call::Call;
+use super::emit::sa_id;
+use super::envelope::Envelope;
+use super::fields::{counters, short_replay};
+use super::output::{Group, Output};
 use super::sad::{LastMapping, ReplayForm};
-use super::verify::{counters, short_replay};
-use super::{Database, Group, Output};
 use crate::backend::{Backend, Replay};
 use crate::clock::Now;
 use crate::codec::{

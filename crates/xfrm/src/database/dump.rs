@@ -5,43 +5,12 @@
 //! copied ahead, so a slow reader costs no memory.
 
 use super::Database;
-use super::emit::Envelope;
-use super::request::Call;
+use super::call::Call;
+use super::pending::{Dump, Dumped};
 use super::sad::Sa;
-use super::sas::protocol_matches;
 use crate::backend::Backend;
-use crate::codec::{AF_INET, AF_INET6, Address, AddressFilter, Message, attr, flag, kind};
+use crate::codec::{AF_INET, AF_INET6, Address, AddressFilter, Message, attr, kind};
 use crate::failure::Failure;
-
-/// A dump in progress.
-#[derive(Clone, Debug)]
-pub struct Dump {
-    what: What,
-    /// Everything from this serial number on has been handled.
-    cursor: u64,
-    envelope: Envelope,
-    /// What the final message says.
-    errno: i32,
-    finished: bool,
-}
-
-#[derive(Clone, Debug)]
-enum What {
-    Nothing,
-    Sas { protocol: u8, filter: Option<AddressFilter> },
-    Policies,
-}
-
-impl Dump {
-    fn new(what: Result<What, Failure>, call: &Call<'_>) -> Dump {
-        let (what, errno) = match what {
-            Ok(what) => (what, 0),
-            Err(failure) => (What::Nothing, failure.errno()),
-        };
-        let envelope = Envelope { flags: flag::MULTI, ..call.answer() };
-        Dump { what, cursor: u64::MAX, envelope, errno, finished: false }
-    }
-}
 
 impl<B: Backend> Database<B> {
     /// A dump of SAs. Its request has no fixed struct; attributes narrow it.
@@ -51,15 +20,15 @@ impl<B: Backend> Database<B> {
             if filter.as_ref().is_some_and(|f| f.src_prefix_len > 128 || f.dst_prefix_len > 128) {
                 return Err(Failure::DumpFilter);
             }
-            Ok(What::Sas { protocol: a.value(attr::PROTO).unwrap_or(0), filter })
+            Ok(Dumped::Sas { protocol: a.value(attr::PROTO).unwrap_or(0), filter })
         });
-        Dump::new(what, call)
+        Dump::new(what, call.answer())
     }
 
     /// A dump of policies.
     #[expect(clippy::unused_self, reason = "beside dump_sas")]
     pub(super) fn dump_policies(&self, call: &Call<'_>) -> Dump {
-        Dump::new(Ok(What::Policies), call)
+        Dump::new(Ok(Dumped::Policies), call.answer())
     }
 
     /// The dump's next datagram, of at most `max_len` bytes unless a single message is longer;
@@ -92,16 +61,14 @@ impl<B: Backend> Database<B> {
     fn dump_next(&self, dump: &Dump) -> Option<(u64, Message)> {
         let mut cursor = dump.cursor;
         match &dump.what {
-            What::Nothing => None,
-            What::Policies => {
+            Dumped::Nothing => None,
+            Dumped::Policies => {
                 let (serial, policy) = self.spd.before(cursor)?;
                 Some((serial, self.policy_message(kind::NEWPOLICY, policy, dump.envelope)))
             }
-            What::Sas { protocol, filter } => loop {
+            Dumped::Sas { protocol, filter } => loop {
                 let (serial, sa) = self.sad.before(cursor)?;
-                if protocol_matches(sa.info.id.protocol, *protocol)
-                    && filter.as_ref().is_none_or(|f| passes(f, sa))
-                {
+                if sa.has_protocol(*protocol) && filter.as_ref().is_none_or(|f| passes(f, sa)) {
                     return Some((serial, self.sa_message(kind::NEWSA, sa, dump.envelope)));
                 }
                 cursor = serial;

@@ -1,6 +1,7 @@
 //! The messages that describe SAs and policies, with their live numbers.
 
 use super::Database;
+use super::envelope::Envelope;
 use super::iptfs;
 use super::sad::Sa;
 use super::spd::Policy;
@@ -11,20 +12,6 @@ use crate::codec::{
     constant as c, kind,
 };
 use crate::suite::Algorithms;
-
-/// The numbers in a message's header.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Envelope {
-    pub flags: u16,
-    pub seq: u32,
-    pub port_id: u32,
-}
-
-impl Envelope {
-    pub fn writer(self, kind: u16) -> MessageWriter {
-        MessageWriter::new(kind, self.flags, self.seq, self.port_id)
-    }
-}
 
 impl<B: Backend> Database<B> {
     /// The SA's live numbers, all zero for a larval one.

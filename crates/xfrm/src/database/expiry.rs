@@ -2,10 +2,11 @@
 
 use policy::SaId;
 
+use super::Database;
+use super::call::Call;
 use super::lifetime::{Due, Owner, Since, evaluate};
-use super::request::Call;
+use super::output::{Group, Output};
 use super::verify::policy_type;
-use super::{Database, Group, Output};
 use crate::backend::{Backend, SaEnd};
 use crate::clock::Now;
 use crate::codec::{Expire, PolicyExpire, SaId as SaIdInfo};

@@ -1,51 +1,20 @@
 //! A flush of many SAs or policies, in turns: other requests are served between them.
 //!
-//! It walks the serial numbers downwards, as a dump does. What is added while it runs has a larger
+//! It walks the serial numbers downwards, as a dump does. Flushed is added while it runs has a larger
 //! number and stays, as if it had been added after the flush; what others remove meanwhile is gone
 //! already. The notification and the acknowledgement come when all are gone, and what the
 //! requester sent behind the flush waits for that. Between the turns of a flush of policies packets
 //! meet those that are left, as they do while Linux flushes.
 
-use super::request::{Call, Sender};
-use super::sas::protocol_matches;
+use super::Database;
+use super::call::Call;
+use super::output::{Group, Output};
+use super::pending::{Flush, Flushed, Progress};
 use super::verify::policy_type;
-use super::{Database, Group, Output};
 use crate::backend::{Backend, SaEnd};
 use crate::clock::Now;
-use crate::codec::{Message, SaFlush, attr, kind};
+use crate::codec::{SaFlush, attr, kind};
 use crate::failure::Failure;
-
-/// A flush that is not at its end; goes on with [`Database::go_on`].
-#[derive(Debug)]
-pub struct Flush {
-    progress: Progress,
-    sender: Sender,
-    /// The request, and what follows it in its datagram.
-    datagram: Message,
-}
-
-/// How far a flush has come.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Progress {
-    what: What,
-    /// Everything from this serial number on has been looked at.
-    cursor: u64,
-    has_removed: bool,
-}
-
-/// What is to go.
-#[derive(Clone, Copy, Debug)]
-enum What {
-    /// The SAs of this protocol, or of several, as [`protocol_matches`] says.
-    Sas(u8),
-    Policies,
-}
-
-impl Flush {
-    pub(super) fn new(progress: Progress, sender: &Sender, datagram: &[u8]) -> Flush {
-        Flush { progress, sender: *sender, datagram: Message::new(datagram.to_vec()) }
-    }
-}
 
 impl<B: Backend> Database<B> {
     /// `FLUSHSA` and `FLUSHPOLICY`: begins, or goes on with what `progress` says. One notification,
@@ -73,16 +42,16 @@ impl<B: Backend> Database<B> {
     /// Looks at the youngest entry that was not looked at yet; `None` if there is none.
     fn flush_one(&mut self, progress: &mut Progress, out: &mut Vec<Output>) -> Option<()> {
         let serial = match progress.what {
-            What::Sas(protocol) => {
+            Flushed::Sas(protocol) => {
                 let (serial, sa) = self.sad.before(progress.cursor)?;
                 // A companion goes with the last of its tunnels.
-                if protocol_matches(sa.info.id.protocol, protocol) && !sa.is_companion() {
+                if sa.has_protocol(protocol) && !sa.is_companion() {
                     self.remove_sa(serial, SaEnd::Deleted, out);
                     progress.has_removed = true;
                 }
                 serial
             }
-            What::Policies => {
+            Flushed::Policies => {
                 let (serial, _) = self.spd.before(progress.cursor)?;
                 self.remove_policy(serial, out);
                 progress.has_removed = true;
@@ -102,26 +71,26 @@ impl<B: Backend> Database<B> {
 }
 
 /// What a request wants flushed.
-fn asked(call: &Call<'_>) -> Result<What, Failure> {
+fn asked(call: &Call<'_>) -> Result<Flushed, Failure> {
     if call.header.kind == kind::FLUSHPOLICY {
         policy_type(&call.attributes(0)?)?;
-        return Ok(What::Policies);
+        return Ok(Flushed::Policies);
     }
     // Linux's struct is one byte; netlink pads it.
     let protocol = *call.body.first().ok_or(Failure::HeaderLength)?;
     call.attributes(1)?;
-    Ok(What::Sas(protocol))
+    Ok(Flushed::Sas(protocol))
 }
 
 /// Tells the group that something was flushed.
-fn announce(what: What, call: &mut Call<'_>) {
+fn announce(what: Flushed, call: &mut Call<'_>) {
     let (group, message) = match what {
-        What::Sas(protocol) => {
+        Flushed::Sas(protocol) => {
             let mut w = call.notice().writer(kind::FLUSHSA);
             w.fixed(&SaFlush { protocol, ..SaFlush::default() });
             (Group::Sa, w.finish())
         }
-        What::Policies => {
+        Flushed::Policies => {
             let mut w = call.notice().writer(kind::FLUSHPOLICY);
             w.attribute(attr::POLICY_TYPE, &[0; 6]);
             (Group::Policy, w.finish())

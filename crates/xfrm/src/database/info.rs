@@ -2,8 +2,9 @@
 
 use policy::{Action, Direction};
 
-use super::request::{Call, bad_attribute};
-use super::{Database, Group, Output};
+use super::Database;
+use super::call::{Call, bad_attribute};
+use super::output::{Group, Output};
 use crate::backend::Backend;
 use crate::codec::{
     Field, PolicyDefault, SadHashInfo, SpdAttributes, SpdHashInfo, SpdInfo, SpdThreshold, attr,
@@ -71,7 +72,7 @@ impl<B: Backend> Database<B> {
     pub(super) fn set_default(&mut self, call: &mut Call<'_>) -> Result<(), Failure> {
         let (wanted, _) = call.parse::<PolicyDefault>()?;
         self.apply_defaults(&wanted);
-        let mut w = super::emit::Envelope::default().writer(kind::GETDEFAULT);
+        let mut w = super::envelope::Envelope::default().writer(kind::GETDEFAULT);
         w.fixed(&self.defaults_info());
         call.event(Group::Policy, w.finish());
         let change = self.defaults_change();

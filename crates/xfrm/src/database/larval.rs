@@ -3,12 +3,15 @@
 use core::net::IpAddr;
 use std::hash::BuildHasher;
 
+use super::Database;
+use super::call::Call;
 use super::direction::direction_of;
-use super::emit::{Envelope, policy_attributes};
-use super::request::Call;
+use super::emit::policy_attributes;
+use super::envelope::Envelope;
+use super::fields::{if_id_of, mark_of};
+use super::output::{Group, Output};
 use super::sad::{LarvalKey, ReplayForm, Sa, SaOptions};
-use super::verify::{if_id_of, mark_of, new_policy};
-use super::{Database, Group, Output};
+use super::verify::new_policy;
 use crate::backend::Backend;
 use crate::clock::Now;
 use crate::codec::{

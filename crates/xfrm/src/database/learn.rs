@@ -11,10 +11,10 @@ use policy::{Action, Direction, PolicyConfig, PolicyFlags, SaConfig, SaId};
 
 use super::convert::{mark, mode, selector};
 use super::emit::put_replay;
+use super::fields::{counters, if_id_of, mark_of, short_replay};
 use super::record::parse;
-use super::sas::build;
 use super::spd::{Policy, direction};
-use super::verify::{counters, if_id_of, mark_of, new_policy, new_sa, short_replay};
+use super::verify::{new_policy, new_sa};
 use crate::backend::{Counters, Replay};
 use crate::clock::Now;
 use crate::codec::{
@@ -175,7 +175,7 @@ fn carried(
     now: Now,
 ) -> Result<(SaConfig, Keys), Failure> {
     let added_s = info.current.add_time_s;
-    let (config, keys) = build(new_sa(info, a)?, added_s, now)?.config(generation)?;
+    let (config, keys) = new_sa(info, a)?.into_sa(added_s, now).config(generation)?;
     // A locked-down kernel tells zeros for keys.
     let all = [&keys.cipher, &keys.salt, &keys.auth];
     let is_hidden = !config.params.protocol.is_bare()

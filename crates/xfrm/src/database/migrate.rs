@@ -5,12 +5,14 @@
 
 use core::net::IpAddr;
 
+use super::Database;
+use super::call::Call;
+use super::fields::{if_id_of, mark_of};
+use super::output::{Group, Output};
 use super::policies::Replacement;
-use super::request::Call;
 use super::sad::Sa;
 use super::spd::{Policy, PolicyKey, direction};
-use super::verify::{if_id_of, mark_of, policy_type};
-use super::{Database, Group, Output};
+use super::verify::policy_type;
 use crate::backend::{Backend, SaEnd, Start};
 use crate::clock::Now;
 use crate::codec::{

@@ -4,10 +4,12 @@
 //! threshold are if they are given. Keys, SPI, sequence numbers, window, counters and lifetimes stay.
 //! Where Linux would lose an SA that cannot be put in its new place, it is as it was here.
 
-use super::request::Call;
+use super::Database;
+use super::call::Call;
+use super::fields::set_mark_of;
+use super::output::Group;
 use super::sad::Sa;
-use super::verify::{not_carried, selector, set_mark_of};
-use super::{Database, Group};
+use super::verify::{not_carried, selector};
 use crate::backend::Backend;
 use crate::codec::{
     AF_INET, AF_INET6, Attributes, Encap, MarkAttribute, Message, MigrateState, SaId, SelectorInfo,

@@ -4,12 +4,15 @@
 //! thread owns it. A request that fails has changed nothing.
 
 mod aevent;
+mod call;
 mod companion;
 mod convert;
 mod direction;
 mod dump;
 mod emit;
+mod envelope;
 mod expiry;
+mod fields;
 mod flush;
 mod info;
 mod iptfs;
@@ -20,6 +23,8 @@ mod migrate;
 mod migrate_state;
 mod negotiations;
 mod offload;
+mod output;
+mod pending;
 mod policies;
 mod record;
 mod request;
@@ -28,21 +33,21 @@ mod sas;
 mod spd;
 mod verify;
 
+use core::net::IpAddr;
 use std::collections::HashMap;
 use std::hash::RandomState;
 
 use policy::Action;
 
-pub use dump::Dump;
-pub use flush::Flush;
+pub use envelope::Sender;
 pub use larval::{Acquired, Flow};
 pub use learn::{KernelNumbers, LearntPolicy, LearntSa, Wanted};
 pub use negotiations::GivenBack;
-pub use record::{Change, RecordKey};
-pub use request::Sender;
+pub use output::{Change, Group, Output, RecordKey};
+pub use pending::{Dump, Flush};
 
 use crate::backend::Backend;
-use crate::codec::{LifetimeConfig, Message, SpdThreshold};
+use crate::codec::{LifetimeConfig, SpdThreshold};
 use lifetime::Timers;
 use sad::Sad;
 use spd::Spd;
@@ -68,50 +73,6 @@ impl Default for Settings {
 
 /// Where nothing else is said: Linux's limit (`CONFIG_NR_CPUS`).
 const MAX_CPUS: u32 = 8192;
-
-/// A multicast group (`XFRMNLGRP_*`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u32)]
-pub enum Group {
-    /// A packet needs an SA.
-    Acquire = 1,
-    /// Lifetimes.
-    Expire = 2,
-    /// SAs.
-    Sa = 3,
-    /// Policies and defaults.
-    Policy = 4,
-    /// Replay state and counters.
-    Aevents = 5,
-    /// Mobile IPv6's reports; nothing is sent here.
-    Report = 6,
-    /// Moved ends.
-    Migrate = 7,
-    /// Moved peers.
-    Mapping = 8,
-}
-
-/// What comes out of the databases, in order.
-#[derive(Debug)]
-pub enum Output {
-    /// For the requester.
-    Reply(Message),
-    /// For the requester: more than one message, to be taken piece by piece with
-    /// [`Database::dump_chunk`]. What follows for this requester waits for its end.
-    Dump(Dump),
-    /// A flush that is not at its end: for [`Database::go_on`], as soon as others had their turn.
-    /// What the requester sends meanwhile waits for its end.
-    Flush(Flush),
-    /// For everyone in the group.
-    Event {
-        /// The group.
-        group: Group,
-        /// The message.
-        message: Message,
-    },
-    /// For the journal.
-    Change(Change),
-}
 
 /// Linux's SAD and SPD.
 #[derive(Debug)]
@@ -178,6 +139,17 @@ impl<B: Backend> Database<B> {
     /// An SA's limits by volume and by time.
     pub fn limits_of(&self, id: &policy::SaId) -> Option<LifetimeConfig> {
         Some(self.sad.find_exact(id)?.1.info.limits.clone())
+    }
+
+    /// SPIs that were given back without an SA.
+    pub fn given_back(&self) -> GivenBack {
+        self.given_back
+    }
+
+    /// The SPI that has been reserved longest without an SA: its peer, and since when, in milliseconds of the
+    /// monotonic clock.
+    pub fn oldest_reservation(&self) -> Option<(IpAddr, u64)> {
+        negotiations::oldest(&self.sad)
     }
 
     /// How many policies there are: in, out, forward.

@@ -5,9 +5,7 @@
 
 use core::net::IpAddr;
 
-use super::Database;
-use super::sad::Sa;
-use crate::backend::Backend;
+use super::sad::{Sa, Sad};
 
 /// SPIs that were given back without an SA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,27 +16,22 @@ pub struct GivenBack {
     pub peer: Option<IpAddr>,
 }
 
-impl<B: Backend> Database<B> {
-    /// SPIs that were given back without an SA.
-    pub fn given_back(&self) -> GivenBack {
-        self.given_back
-    }
-
-    /// The SPI that has been reserved longest without an SA: its peer, and since when, in milliseconds of the
-    /// monotonic clock.
-    pub fn oldest_reservation(&self) -> Option<(IpAddr, u64)> {
-        let reserved = self.sad.iter().map(|(_, sa)| sa).filter(|sa| is_reservation(sa));
-        let oldest = reserved.min_by_key(|sa| sa.added_mono_ms)?;
-        Some((peer(oldest)?, u64::try_from(oldest.added_mono_ms).unwrap_or(0)))
-    }
-
-    /// A larval SA was deleted by its owner.
-    pub(super) fn note_given_back(&mut self, sa: &Sa) {
+impl GivenBack {
+    /// Counts an SA that its owner has deleted, if it was larval with an SPI.
+    pub(super) fn note(&mut self, sa: &Sa) {
         if is_reservation(sa) {
-            self.given_back.count += 1;
-            self.given_back.peer = peer(sa);
+            self.count += 1;
+            self.peer = peer(sa);
         }
     }
+}
+
+/// The peer of the SPI that has been reserved longest without an SA, and since when, in milliseconds of the monotonic
+/// clock.
+pub(super) fn oldest(sad: &Sad) -> Option<(IpAddr, u64)> {
+    let reserved = sad.iter().map(|(_, sa)| sa).filter(|sa| is_reservation(sa));
+    let oldest = reserved.min_by_key(|sa| sa.added_mono_ms)?;
+    Some((peer(oldest)?, u64::try_from(oldest.added_mono_ms).unwrap_or(0)))
 }
 
 fn is_reservation(sa: &Sa) -> bool {

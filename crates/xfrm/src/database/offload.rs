@@ -1,7 +1,7 @@
 //! What a request says about an offload device (`xfrm_dev_state_add`).
 
 use super::direction::direction_of;
-use super::verify::if_id_of;
+use super::fields::if_id_of;
 use crate::codec::{Attributes, Offload, attr, constant as c};
 use crate::failure::Failure;
 

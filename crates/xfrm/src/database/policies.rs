@@ -1,11 +1,13 @@
 //! Requests about policies: add, update, delete, read.
 
+use super::Database;
+use super::call::Call;
+use super::fields::{if_id_of, mark_of};
 use super::lifetime::Owner;
 use super::offload::wanted_for_policy;
-use super::request::Call;
+use super::output::{Change, Group, Output};
 use super::spd::{DIR_MASK, Policy, PolicyKey, direction};
-use super::verify::{if_id_of, mark_of, new_policy, policy_type, security_context};
-use super::{Change, Database, Group, Output};
+use super::verify::{new_policy, policy_type, security_context};
 use crate::backend::Backend;
 use crate::clock::Now;
 use crate::codec::{Attributes, LifetimeCurrent, PolicyId, PolicyInfo, SelectorInfo, kind};

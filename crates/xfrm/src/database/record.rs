@@ -4,83 +4,20 @@
 //! `NEWSA` (with one private attribute), `NEWPOLICY` with its index, `SETDEFAULT`. Live numbers in
 //! it are those of the moment and are not taken back: the data path keeps its own.
 
-use policy::SaId;
-
 use super::Database;
-use super::emit::Envelope;
+use super::call::bad_attribute;
+use super::envelope::Envelope;
+use super::fields::{if_id_of, mark_of};
 use super::offload::wanted_for_policy;
-use super::request::bad_attribute;
-use super::sad::Sa;
-use super::sas::build;
+use super::output::{Change, RecordKey};
 use super::spd::{DIR_MASK, INDEX_STEP, Policy};
-use super::verify::{if_id_of, mark_of, new_policy, new_sa};
+use super::verify::{new_policy, new_sa};
 use crate::backend::{Backend, Start};
 use crate::clock::Now;
 use crate::codec::{
     Attributes, Field, Header, Message, Messages, PolicyDefault, PolicyInfo, SaInfo, kind,
 };
 use crate::failure::Failure;
-
-/// What a record is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RecordKey {
-    /// An SA.
-    Sa(SaId),
-    /// The policy with this index.
-    Policy(u32),
-    /// The default actions.
-    Defaults,
-}
-
-impl RecordKey {
-    /// Whether the bytes of a key are an SA's, or a policy's; none for default actions, and for what is no key of these.
-    pub fn is_sa(bytes: &[u8]) -> Option<bool> {
-        match bytes.first() {
-            Some(1) => Some(true),
-            Some(2) => Some(false),
-            _ => None,
-        }
-    }
-
-    /// The key as bytes, for a store that wants them: different keys have different bytes.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        match self {
-            RecordKey::Sa(id) => {
-                let mut bytes = vec![1, id.protocol, if id.dst.is_ipv4() { 4 } else { 6 }];
-                bytes.extend(crate::codec::Address::from(id.dst).0);
-                for n in [id.spi, id.mark.value, id.mark.mask] {
-                    bytes.extend(n.to_be_bytes());
-                }
-                bytes
-            }
-            RecordKey::Policy(index) => {
-                let mut bytes = vec![2];
-                bytes.extend(index.to_be_bytes());
-                bytes
-            }
-            RecordKey::Defaults => vec![3],
-        }
-    }
-}
-
-/// A change for the journal. It is complete: who applies it needs nothing else.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// What changed.
-    pub key: RecordKey,
-    /// Its record now, `None` where it is gone. It holds keys; its memory is cleared when dropped.
-    pub record: Option<Message>,
-}
-
-impl Change {
-    pub(super) fn sa_gone(sa: &Sa) -> Change {
-        Change { key: RecordKey::Sa(sa.id()), record: None }
-    }
-
-    pub(super) fn policy_gone(policy: &Policy) -> Change {
-        Change { key: RecordKey::Policy(policy.info.index), record: None }
-    }
-}
 
 impl<B: Backend> Database<B> {
     /// Everything that a restart needs, as changes: default actions, policies, SAs, each oldest
@@ -115,7 +52,7 @@ impl<B: Backend> Database<B> {
     fn restore_sa(&mut self, body: &[u8], now: Now) -> Result<(), Failure> {
         let (info, attributes) = parse::<SaInfo>(body)?;
         let added_s = info.current.add_time_s;
-        let mut sa = build(new_sa(info, &attributes)?, added_s, now)?;
+        let mut sa = new_sa(info, &attributes)?.into_sa(added_s, now);
         sa.dying = has_dying(body);
         if self.sad.find(&sa.spi_key(), sa.mark_value()).is_some() {
             return Err(Failure::SaExists);

@@ -1,77 +1,14 @@
 //! One datagram of requests: framing, dispatch, acknowledgements.
 
-use super::emit::Envelope;
-use super::flush::{Flush, Progress};
-use super::{Database, Dump, Group, Output};
+use super::Database;
+use super::call::Call;
+use super::envelope::Sender;
+use super::output::Output;
+use super::pending::{Dump, Flush, Progress};
 use crate::backend::Backend;
 use crate::clock::Now;
-use crate::codec::{
-    Acknowledgement, Attributes, BadAttribute, Field, Header, Message, Messages, flag, kind,
-};
+use crate::codec::{Acknowledgement, Field, Header, Messages, flag, kind};
 use crate::failure::Failure;
-
-/// Who sends a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sender {
-    /// Port id: what `getsockname` gives.
-    pub port_id: u32,
-    /// `NETLINK_EXT_ACK`: errors explain themselves.
-    pub ext_ack: bool,
-    /// `NETLINK_CAP_ACK`: errors do not repeat the request.
-    pub cap_ack: bool,
-}
-
-/// One request on its way through the databases.
-pub(super) struct Call<'a> {
-    pub sender: &'a Sender,
-    pub header: &'a Header,
-    /// What follows the header.
-    pub body: &'a [u8],
-    pub now: Now,
-    pub out: &'a mut Vec<Output>,
-}
-
-impl<'a> Call<'a> {
-    /// The fixed struct and the attributes behind it.
-    pub fn parse<T: Field>(&self) -> Result<(T, Attributes<'a>), Failure> {
-        let fixed = T::decode(self.body).map_err(|_| Failure::HeaderLength)?;
-        Ok((fixed, self.attributes(T::LEN)?))
-    }
-
-    /// The attributes behind a fixed part of this length.
-    pub fn attributes(&self, fixed_len: usize) -> Result<Attributes<'a>, Failure> {
-        let rest = self.body.get(aligned(fixed_len)..).unwrap_or_default();
-        Attributes::parse(rest).map_err(|e| bad_attribute(e, fixed_len))
-    }
-
-    pub fn reply(&mut self, message: Message) {
-        self.out.push(Output::Reply(message));
-    }
-
-    pub fn event(&mut self, group: Group, message: Message) {
-        self.out.push(Output::Event { group, message });
-    }
-
-    /// The envelope of an answer.
-    pub fn answer(&self) -> Envelope {
-        Envelope { flags: 0, seq: self.header.seq, port_id: self.sender.port_id }
-    }
-
-    /// The envelope of a notification: it tells whose request it was.
-    pub fn notice(&self) -> Envelope {
-        Envelope { flags: 0, seq: self.header.seq, port_id: self.header.port_id }
-    }
-}
-
-/// An attribute's failure, with its place counted from the message's start.
-pub(super) fn bad_attribute(e: BadAttribute, fixed_len: usize) -> Failure {
-    let offset = u32::try_from(Header::LEN + aligned(fixed_len) + e.offset).unwrap_or(u32::MAX);
-    Failure::Attribute { kind: e.kind, offset, errno: e.errno }
-}
-
-const fn aligned(len: usize) -> usize {
-    (len + 3) & !3
-}
 
 /// What a request leaves to be done.
 enum Later {

@@ -93,6 +93,18 @@ impl Sa {
         self.algorithms.is_none()
     }
 
+    /// True if a flush or dump of this protocol means the SA; 0 stands for all, `IPSEC_PROTO_ANY` for ESP, AH and IPComp.
+    pub fn has_protocol(&self, wanted: u8) -> bool {
+        let protocol = self.info.id.protocol;
+        match wanted {
+            0 => true,
+            c::IPSEC_PROTO_ANY => {
+                matches!(protocol, c::IPPROTO_ESP | c::IPPROTO_AH | c::IPPROTO_COMP)
+            }
+            _ => protocol == wanted,
+        }
+    }
+
     /// Whether it is the companion of IPComp tunnels, and nobody's who sends requests.
     pub fn is_companion(&self) -> bool {
         self.tunnel_users > 0

@@ -1,10 +1,12 @@
 //! Requests about SAs: add, update, delete, read.
 
+use super::Database;
+use super::call::Call;
+use super::fields::mark_of;
 use super::lifetime::{Due, Owner, Since, evaluate};
-use super::request::Call;
+use super::output::{Change, Group, Output};
 use super::sad::Sa;
-use super::verify::{NewSa, mark_of, new_sa};
-use super::{Change, Database, Group, Output};
+use super::verify::new_sa;
 use crate::backend::{Backend, SaEnd, Start};
 use crate::clock::Now;
 use crate::codec::{Attributes, MarkAttribute, SaId, SaInfo, constant as c, kind};
@@ -25,7 +27,7 @@ impl<B: Backend> Database<B> {
         }
         let start = Start::At { replay: new.start.clone(), counters: new.counters };
         let added_s = new.added_s.unwrap_or(call.now.wall_s);
-        let sa = build(new, added_s, call.now)?;
+        let sa = new.into_sa(added_s, call.now);
         let update = call.header.kind == kind::UPDSA;
         let found = self.sad.find(&sa.spi_key(), sa.mark_value());
         if update && found.is_some_and(|(_, old)| !has_direction_of(&sa, old)) {
@@ -168,7 +170,7 @@ impl<B: Backend> Database<B> {
     pub(super) fn remove_sa(&mut self, serial: u64, end: SaEnd, out: &mut Vec<Output>) {
         let Some(sa) = self.forget_sa(serial) else { return };
         if end == SaEnd::Deleted {
-            self.note_given_back(&sa);
+            self.given_back.note(&sa);
         }
         if let Some(algorithms) = &sa.algorithms {
             // What was installed has keys that fit.
@@ -212,37 +214,9 @@ impl<B: Backend> Database<B> {
     }
 }
 
-/// An SA from a request.
-pub(super) fn build(new: NewSa, added_s: u64, now: Now) -> Result<Sa, Failure> {
-    let NewSa { mut info, options, algorithms, replay, .. } = new;
-    info.current.add_time_s = added_s;
-    Ok(Sa {
-        info,
-        options,
-        algorithms: Some(algorithms),
-        replay,
-        added_mono_ms: now.mono_of(added_s),
-        dying: false,
-        deadline: None,
-        mapping: None,
-        tunnel_users: 0,
-    })
-}
-
 /// Whether an update may be of this SA (`xfrm_state_update`): a direction is the SA's for good, and a reservation
 /// without a word about it takes none.
 fn has_direction_of(new: &Sa, old: &Sa) -> bool {
     let direction = new.options.direction;
     direction == old.options.direction || old.larval() && direction.is_none()
-}
-
-/// Whether an SA's protocol is meant by a flush or dump of this one.
-pub(super) fn protocol_matches(protocol: u8, wanted: u8) -> bool {
-    match wanted {
-        0 => true,
-        c::IPSEC_PROTO_ANY => {
-            matches!(protocol, c::IPPROTO_ESP | c::IPPROTO_AH | c::IPPROTO_COMP)
-        }
-        _ => protocol == wanted,
-    }
 }

@@ -2,15 +2,16 @@
 
 use super::convert::mode;
 use super::direction::{self, direction_of};
+use super::fields::{counters, if_id_of, mark_of, set_mark_of, short_replay};
 use super::iptfs;
 use super::offload;
-use super::sad::{ReplayForm, SaOptions};
+use super::sad::{ReplayForm, Sa, SaOptions};
 use super::spd::{DIR_MASK, direction as policy_direction};
 use crate::backend::{Counters, Replay};
+use crate::clock::Now;
 use crate::codec::{
     AF_INET, AF_INET6, Aead, Attributes, Auth, Cipher, Compression, Encap, EsnReplay, Field,
-    LifetimeCurrent, MarkAttribute, PolicyInfo, ReplayState, SaInfo, SelectorInfo, Template, attr,
-    constant as c,
+    LifetimeCurrent, PolicyInfo, ReplayState, SaInfo, SelectorInfo, Template, attr, constant as c,
 };
 use crate::failure::Failure;
 use crate::suite::Algorithms;
@@ -28,16 +29,23 @@ pub(super) struct NewSa {
     pub added_s: Option<u64>,
 }
 
-/// The mark of a request, zero where there is none. Bits outside its mask do not count: not where something is
-/// stored, as in Linux, and not where it is named (Linux then finds nothing), so that an owner can name what it
-/// has stored by the same words.
-pub(super) fn mark_of(attributes: &Attributes<'_>) -> MarkAttribute {
-    attributes.value::<MarkAttribute>(attr::MARK).unwrap_or_default().cut()
-}
-
-/// The interface id of a request.
-pub(super) fn if_id_of(attributes: &Attributes<'_>) -> u32 {
-    attributes.value(attr::IF_ID).unwrap_or(0)
+impl NewSa {
+    /// The SA, as one that was added at this second.
+    pub fn into_sa(self, added_s: u64, now: Now) -> Sa {
+        let NewSa { mut info, options, algorithms, replay, .. } = self;
+        info.current.add_time_s = added_s;
+        Sa {
+            info,
+            options,
+            algorithms: Some(algorithms),
+            replay,
+            added_mono_ms: now.mono_of(added_s),
+            dying: false,
+            deadline: None,
+            mapping: None,
+            tunnel_users: 0,
+        }
+    }
 }
 
 /// Checks a request to add or update an SA.
@@ -117,16 +125,6 @@ pub(super) fn new_sa(mut info: SaInfo, a: &Attributes<'_>) -> Result<NewSa, Fail
     info.statistics = Default::default();
     let added_s = current.map(|l| l.add_time_s);
     Ok(NewSa { info, options, algorithms, replay: form, start, counters, added_s })
-}
-
-/// The counters of a lifetime attribute.
-pub(super) fn counters(l: &LifetimeCurrent) -> Counters {
-    Counters { bytes: l.bytes, packets: l.packets, first_use_s: l.use_time_s }
-}
-
-/// The numbers of a short replay state.
-pub(super) fn short_replay(s: &ReplayState) -> Replay {
-    Replay { sent: s.oseq.into(), edge: s.seq.into(), received: vec![s.bitmap.into()] }
 }
 
 fn protocol(info: &SaInfo, a: &Attributes<'_>) -> Result<(), Failure> {
@@ -223,13 +221,6 @@ pub(super) fn not_carried(a: &Attributes<'_>) -> Result<(), Failure> {
         return Err(Failure::Keepalive);
     }
     Ok(())
-}
-
-/// The mark that a request's SA sets, zero where there is none.
-pub(super) fn set_mark_of(a: &Attributes<'_>) -> MarkAttribute {
-    let mask = || a.value(attr::SET_MARK_MASK).unwrap_or(u32::MAX);
-    let value = a.value::<u32>(attr::SET_MARK);
-    value.map_or_else(MarkAttribute::default, |value| MarkAttribute { value, mask: mask() })
 }
 
 /// A security context must be sound; without a security module it then means nothing, as on Linux.
