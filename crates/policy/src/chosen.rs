@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::databases::Databases;
 use crate::model::{PolicyConfig, SaConfig};
 use crate::policy_entry::is_ipcomp;
-use crate::sa_entry::{SaEntry, SaState};
+use crate::sa_entry::SaEntry;
 use crate::selector::Prefix;
 
 /// Key of the index of outbound SAs: all that a template asks for and a hash can find.
@@ -62,13 +62,11 @@ impl<S> Databases<S> {
         let mut all = Vec::new();
         for (template, (src, dst)) in config.templates.iter().zip(ends(config)?) {
             let tag = self.view().seeds.outbound(dst, template.reqid, config.if_id);
-            let candidates = self.view().outbound_sas(tag).map(|(_, sa)| sa).filter(|sa| {
-                sa.is_between(src, dst)
-                    && sa.suits(template, config.if_id, mark)
-                    && sa.state().is_usable()
-            });
-            match candidates.min_by_key(|sa| sa.state() != SaState::Valid) {
-                Some(sa) => all.push(Arc::clone(sa)),
+            let suits = |sa: &SaEntry<S>| {
+                (sa.is_between(src, dst) && sa.suits(template, config.if_id, mark)).then_some(0)
+            };
+            match self.view().best_outbound(tag, suits) {
+                Some((_, sa)) => all.push(Arc::clone(sa)),
                 // Then packets go without.
                 None if template.optional && is_ipcomp(template) => {}
                 None => return None,

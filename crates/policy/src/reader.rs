@@ -12,7 +12,7 @@ use crate::feed::Inbox;
 use crate::flow::Flow;
 use crate::model::{Action, Direction, SaId, Template};
 use crate::policy_entry::{PolicyEntry, Treatment, is_ipcomp};
-use crate::sa_entry::{Cpu, SaEntry, SaState};
+use crate::sa_entry::{Cpu, SaEntry};
 use crate::stamp::Stamp;
 use crate::table::NONE;
 use crate::view::{SaHandle, SaIndex, SaTag, View};
@@ -363,7 +363,7 @@ impl<S> Reader<S> {
     /// 2. Protocol, mode, reqid, SPI (0 for any), the policy's mark and XFRM interface.
     /// 3. The SA's own selector, if any.
     /// 4. The worker's own before those of all; never another CPU's (RFC 9611).
-    /// 5. Valid before dying, then the youngest.
+    /// 5. The order of [`View::best_outbound`].
     fn resolve(
         &self,
         policy: &PolicyEntry,
@@ -374,9 +374,7 @@ impl<S> Reader<S> {
         let if_id = policy.config.if_id;
         let tag = self.view.seeds.outbound(dst, template.reqid, if_id);
         let mark = policy.config.mark.value & policy.config.mark.mask;
-        let mut best = None;
-        let mut best_penalty = u8::MAX;
-        for (handle, sa) in self.view.outbound_sas(tag) {
+        let penalty = |sa: &SaEntry<S>| {
             let is_candidate = sa.is_between(src, dst)
                 && sa.suits(template, if_id, mark)
                 && sa.selector().is_none_or(|selector| flow.is_selected(selector, true));
@@ -384,24 +382,11 @@ impl<S> Reader<S> {
                 Cpu::Own => 0,
                 // It is no second choice where no SA is for one CPU.
                 Cpu::Every => u8::from(self.view.names_cpus),
-                Cpu::Other => continue,
+                Cpu::Other => return None,
             };
-            let dying = match sa.state() {
-                SaState::Valid => 0,
-                SaState::Dying => 1,
-                SaState::Expired => continue,
-            };
-            let penalty = 4 * shared + 2 * u8::from(sa.is_from_any()) + dying;
-            // The chain is youngest first: among equals the first stays.
-            if is_candidate && penalty < best_penalty {
-                best = Some(handle);
-                best_penalty = penalty;
-                if penalty == 0 {
-                    break;
-                }
-            }
-        }
-        best
+            is_candidate.then_some(2 * shared + u8::from(sa.is_from_any()))
+        };
+        self.view.best_outbound(tag, penalty).map(|(handle, _)| handle)
     }
 }
 

@@ -270,18 +270,48 @@ impl<S> View<S> {
     }
 
     /// The outbound SA that answers an inbound one: between the same ends, with the same mode, reqid and XFRM interface.
-    /// Of several the youngest that is valid, else one that is dying.
+    /// Of several the first in the order of [`View::best_outbound`].
     pub(crate) fn answering(&self, inbound: &SaEntry<S>) -> Option<SaHandle> {
         let SaConfig { params, reqid, if_id, .. } = &inbound.config;
         let tag = self.seeds.outbound(params.src, *reqid, *if_id);
-        let answers = self.outbound_sas(tag).filter(|(_, sa)| {
+        let answers = |sa: &SaEntry<S>| {
             let its = &sa.config.params;
-            (its.src, its.dst) == (params.dst, params.src)
+            let is_answer = (its.src, its.dst) == (params.dst, params.src)
                 && (its.mode, its.protocol) == (params.mode, params.protocol)
-                && (sa.config.reqid, sa.config.if_id) == (*reqid, *if_id)
-                && sa.state().is_usable()
-        });
-        answers.min_by_key(|(_, sa)| sa.state() != SaState::Valid).map(|(handle, _)| handle)
+                && (sa.config.reqid, sa.config.if_id) == (*reqid, *if_id);
+            is_answer.then_some(0)
+        };
+        self.best_outbound(tag, answers).map(|(handle, _)| handle)
+    }
+
+    /// The SA of an outbound key that comes first: of those that `penalty` admits the one with the least; then valid
+    /// before dying, and never an expired one; then the youngest.
+    #[inline]
+    pub(crate) fn best_outbound(
+        &self,
+        tag: Tag,
+        penalty: impl Fn(&SaEntry<S>) -> Option<u8>,
+    ) -> Option<(SaHandle, &Arc<SaEntry<S>>)> {
+        let mut best = None;
+        let mut least = u8::MAX;
+        for (handle, sa) in self.outbound_sas(tag) {
+            let dying = match sa.state() {
+                SaState::Valid => 0,
+                SaState::Dying => 1,
+                SaState::Expired => continue,
+            };
+            let Some(penalty) = penalty(sa) else { continue };
+            let penalty = 2 * penalty + dying;
+            // The chain is youngest first: among equals the first stays.
+            if penalty < least {
+                best = Some((handle, sa));
+                least = penalty;
+                if penalty == 0 {
+                    break;
+                }
+            }
+        }
+        best
     }
 
     /// The entries of a chain that are in this view.
