@@ -3,7 +3,7 @@
 use std::env;
 use std::process::{Command, exit};
 
-/// What the shim calls. Drivers are no libraries to link: DPDK loads those that are installed.
+/// DPDK libraries that the shim calls. Drivers are not linked: DPDK loads those that are installed.
 const LIBRARIES: [&str; 6] =
     ["rte_cryptodev", "rte_eal", "rte_eventdev", "rte_mbuf", "rte_mempool", "rte_ring"];
 
@@ -32,7 +32,7 @@ fn main() {
     }
 }
 
-/// What pkg-config says of DPDK.
+/// Answer of pkg-config about DPDK.
 fn ask(arguments: &[&str]) -> String {
     match Command::new("pkg-config").args(arguments).output() {
         Ok(output) if output.status.success() => {

@@ -29,19 +29,20 @@ const SHARDS: usize = 4096;
 /// A connection that the fast path may carry.
 #[derive(Debug)]
 pub struct Binding {
-    /// What Linux said first. Tuples and id are what they are; the status goes on in [`Upkeep::status`].
+    /// The connection as Linux told it first. Its tuples and id stay; the status goes on in
+    /// [`Upkeep::status`].
     pub entry: Entry,
     is_gone: AtomicBool,
-    /// Whether answers may be carried as well.
+    /// True if answers may be carried as well.
     both: AtomicBool,
-    /// What workers have carried of it, by direction.
+    /// Packets that workers have carried of it, by direction.
     packets: [AtomicU64; 2],
     bytes: [AtomicU64; 2],
     /// Of the control thread alone.
     pub upkeep: Upkeep,
 }
 
-/// What the control thread notes about a connection.
+/// Notes of the control thread about a connection.
 #[derive(Debug, Default)]
 pub struct Upkeep {
     /// `IPS_*`, as Linux said last.
@@ -68,7 +69,7 @@ impl Binding {
         }
     }
 
-    /// Whether the fast path may still carry it.
+    /// True while the fast path may carry it.
     #[inline(always)]
     pub fn is_live(&self) -> bool {
         !self.is_gone.load(Relaxed)
@@ -79,7 +80,7 @@ impl Binding {
         self.is_gone.store(true, Relaxed);
     }
 
-    /// Whether answers may be carried as well: Linux has seen one.
+    /// True if answers may be carried as well: Linux has seen one.
     pub fn carries_both(&self) -> bool {
         self.both.load(Relaxed)
     }
@@ -118,7 +119,7 @@ impl Binding {
         }
     }
 
-    /// What becomes of the packets of a direction; none if nothing does.
+    /// Translation of the packets of a direction. `None` if they stay as they are.
     pub fn rewrite(&self, direction: Direction) -> Option<Rewrite> {
         let (own, other) = (self.tuple(direction), self.tuple(direction.other()));
         let to = Rewrite::answered_by(other);
@@ -128,7 +129,7 @@ impl Binding {
         (!is_same).then_some(to)
     }
 
-    /// Whether Linux translates its packets.
+    /// True if Linux translates its packets.
     pub fn is_translated(&self) -> bool {
         self.rewrite(Direction::Original).is_some()
     }
@@ -137,14 +138,14 @@ impl Binding {
 /// A connection of a tuple's.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The connection.
+    /// The connection of the tuple.
     pub binding: Arc<Binding>,
     /// The direction that the tuple is of.
     pub direction: Direction,
 }
 
 impl Found {
-    /// Whether packets of the tuple may go past Linux.
+    /// True if packets of the tuple may go past Linux.
     pub fn may_be_carried(&self) -> bool {
         self.binding.is_live()
             && (self.direction == Direction::Original || self.binding.carries_both())
@@ -176,7 +177,7 @@ struct Place {
     found: Found,
 }
 
-/// The table.
+/// The connections that may be carried, by both of their tuples.
 pub struct Bindings {
     shards: Box<[ArcSwap<Vec<Place>>]>,
     state: RandomState,
@@ -205,13 +206,14 @@ impl core::fmt::Debug for Bindings {
 }
 
 impl Bindings {
-    /// Whether Linux has NAT for the family of an address, and decides about the first packets of connections.
+    /// True if Linux has NAT for the family of an address, and decides about the first packets of
+    /// connections.
     #[inline]
     pub fn asks(&self, addr: IpAddr) -> bool {
         self.asks[usize::from(addr.is_ipv6())].load(Relaxed)
     }
 
-    /// Whether it has, for IPv4 and for IPv6.
+    /// Sets whether Linux has NAT, for IPv4 and for IPv6.
     pub fn set_asks(&self, families: [bool; 2]) {
         self.asks.iter().zip(families).for_each(|(asks, is_asked)| asks.store(is_asked, Relaxed));
     }
@@ -221,7 +223,7 @@ impl Bindings {
         self.len.load(Relaxed)
     }
 
-    /// Whether there are none.
+    /// True if there are no connections.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

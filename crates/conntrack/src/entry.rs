@@ -11,13 +11,13 @@ pub struct Entry {
     pub original: Tuple,
     /// Answers, before any translation.
     pub reply: Tuple,
-    /// What Linux knows of it.
+    /// State of the connection in Linux.
     pub status: Status,
     /// TCP's state, where it was told.
     pub tcp: Option<TcpState>,
     /// Tells it from a later one with the same tuples.
     pub id: u32,
-    /// Its zone.
+    /// Zone of the connection (`CTA_ZONE`).
     pub zone: u16,
 }
 
@@ -28,15 +28,15 @@ pub struct Status(pub u32);
 impl Status {
     /// Answers were seen.
     pub const SEEN_REPLY: Status = Status(1 << 1);
-    /// It is not the first to go where room is scarce.
+    /// Set if others are dropped first where room is scarce.
     pub const ASSURED: Status = Status(1 << 2);
-    /// Its first packet has left this host.
+    /// Set once its first packet has left this host.
     pub const CONFIRMED: Status = Status(1 << 3);
     /// Sequence numbers are adjusted, as a helper has changed lengths.
     const SEQ_ADJUST: Status = Status(1 << 6);
-    /// It is on its way out.
+    /// Set while it is being removed.
     const DYING: Status = Status(1 << 9);
-    /// It stands for what is not tracked.
+    /// Set for a template, which is no connection.
     const TEMPLATE: Status = Status(1 << 11);
     /// A helper reads its packets.
     const HELPER: Status = Status(1 << 13);
@@ -54,7 +54,7 @@ impl Status {
             | Self::HW_OFFLOAD.0,
     );
 
-    /// Whether all of these are set.
+    /// True if all of these bits are set.
     pub const fn has(self, what: Status) -> bool {
         self.0 & what.0 == what.0
     }
@@ -66,7 +66,7 @@ impl Status {
     }
 }
 
-/// `TCP_CONNTRACK_*`.
+/// State of a TCP connection (`TCP_CONNTRACK_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpState(pub u8);
 
@@ -76,7 +76,7 @@ impl TcpState {
 }
 
 impl Entry {
-    /// Whether the packets of the original direction, and the answers, may go past Linux.
+    /// Tells for each direction, original and reply, if its packets may go past Linux.
     ///
     /// Of TCP both or none: Linux follows how a connection begins and ends. Of what has no state the answers go
     /// past Linux once it has seen one, which makes the connection one that is answered.

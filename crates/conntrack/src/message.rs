@@ -12,14 +12,14 @@ use crate::entry::{Entry, Status, TcpState};
 use crate::tuple::{Direction, Tuple};
 use wire::protocol;
 
-/// What a message says.
+/// Event of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A connection is there, and is like this.
     Is(Entry),
     /// A connection is gone.
     Gone {
-        /// Its first direction.
+        /// Tuple of its first direction.
         original: Tuple,
         /// Which of those that had these tuples.
         id: u32,
@@ -305,7 +305,7 @@ const NEW: u16 = 0;
 const GET: u16 = 1;
 const DELETE: u16 = 2;
 
-/// `CTA_*`.
+/// Attributes of an entry (`CTA_*`).
 const TUPLE_ORIGINAL: u16 = 1;
 const TUPLE_REPLY: u16 = 2;
 const STATUS: u16 = 3;
@@ -333,7 +333,7 @@ const PROTOINFO_TCP: u16 = 1;
 const TCP_STATE: u16 = 1;
 const TCP_FLAGS_ORIGINAL: u16 = 4;
 const TCP_FLAGS_REPLY: u16 = 5;
-/// `IP_CT_TCP_FLAG_BE_LIBERAL`.
+/// Linux does not check the window (`IP_CT_TCP_FLAG_BE_LIBERAL`).
 const TCP_BE_LIBERAL: u8 = 8;
 
 #[cfg(test)]

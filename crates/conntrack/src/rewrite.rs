@@ -6,12 +6,12 @@ use wire::{Family, Fields, checksum, protocol};
 
 use crate::tuple::Tuple;
 
-/// What a packet's addresses and ports become.
+/// Addresses and ports of a packet after its translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rewrite {
-    /// Source address.
+    /// Source address after it.
     pub src: IpAddr,
-    /// Destination address.
+    /// Destination address after it.
     pub dst: IpAddr,
     /// Source port, or identifier.
     pub src_port: u16,
@@ -20,7 +20,7 @@ pub struct Rewrite {
 }
 
 impl Rewrite {
-    /// What becomes of packets whose answers have this tuple.
+    /// Translation of packets whose answers have this tuple.
     pub const fn answered_by(answers: &Tuple) -> Rewrite {
         let Tuple { src, dst, src_port, dst_port, .. } = *answers;
         // The identifier of a query is that of its answer, whichever way.
@@ -108,8 +108,9 @@ fn patch(sum: &mut [u8], old: &[u8], new: &[u8]) {
     }
 }
 
-/// Whether a packet of a connection may go past Linux: not one that opens or ends a TCP connection, which Linux
-/// follows by them, nor UDP of IPv6 without a checksum, which is no valid packet outside of some tunnels (RFC 6935).
+/// True if a packet of a connection may go past Linux. False for one that opens or ends a TCP
+/// connection, which Linux follows by them, and for UDP of IPv6 without a checksum, which is no
+/// valid packet outside of some tunnels (RFC 6935).
 #[inline]
 pub fn may_go(packet: &[u8], h: Fields) -> bool {
     let upper = packet.get(h.header_len().into()..).unwrap_or_default();

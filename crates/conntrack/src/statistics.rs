@@ -2,7 +2,7 @@
 
 use crate::message::{CTNETLINK, FLAG_DUMP, FLAG_REQUEST, Writer, answers, attributes, be32};
 
-/// What Linux counts of its connections, since the network namespace began.
+/// Linux's counters of its connections, since the network namespace began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Connections that there are.
@@ -59,20 +59,20 @@ impl Statistics {
         self.dropped.saturating_sub(self.insert_failed)
     }
 
-    /// Whether nine tenths of the table are taken.
+    /// True if nine tenths of the table are taken.
     pub fn is_nearly_full(&self) -> bool {
         self.most > 0 && u64::from(self.entries) * 10 >= u64::from(self.most) * 9
     }
 }
 
-/// `IPCTNL_MSG_CT_*`.
+/// Message types (`IPCTNL_MSG_CT_*`).
 const GET_STATS_CPU: u16 = 4;
 const GET_STATS: u16 = 5;
-/// `CTA_STATS_*`.
+/// Attributes of the counters (`CTA_STATS_*`).
 const INSERT_FAILED: u16 = 9;
 const DROP: u16 = 10;
 const EARLY_DROP: u16 = 11;
-/// `CTA_STATS_GLOBAL_*`.
+/// Attributes of the whole table (`CTA_STATS_GLOBAL_*`).
 const GLOBAL_ENTRIES: u16 = 1;
 const GLOBAL_MAX_ENTRIES: u16 = 2;
 

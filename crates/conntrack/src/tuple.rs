@@ -7,11 +7,11 @@ use wire::{Fragment, Headers, protocol};
 /// Addresses, protocol and ports of the packets of a connection in one direction, as they arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tuple {
-    /// Source address.
+    /// Source address of the packets.
     pub src: IpAddr,
-    /// Destination address.
+    /// Destination address of the packets.
     pub dst: IpAddr,
-    /// Upper-layer protocol.
+    /// Upper-layer protocol (IANA).
     pub protocol: u8,
     /// Source port; the identifier of an ICMP query.
     pub src_port: u16,
@@ -22,9 +22,9 @@ pub struct Tuple {
 /// A direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// That of the first packet.
+    /// Direction of the first packet.
     Original,
-    /// That of the answers.
+    /// Direction of the answers.
     Reply,
 }
 
@@ -39,8 +39,9 @@ impl Direction {
 }
 
 impl Tuple {
-    /// That of an IP packet with headers `h`; none of what Linux alone tracks or translates: fragments, other
-    /// protocols, ICMP errors, packets with options or extension headers.
+    /// Tuple of an IP packet with headers `h`. `None` for packets that Linux alone tracks or
+    /// translates: fragments, other protocols, ICMP errors, packets with options or extension
+    /// headers.
     pub fn of(packet: &[u8], h: &Headers) -> Option<Tuple> {
         let plain_len = if h.src.is_ipv4() { 20 } else { 40 };
         if h.fragment != Fragment::Whole || h.header_len != plain_len {
@@ -61,14 +62,14 @@ impl Tuple {
         Some(Tuple { src: h.src, dst: h.dst, protocol: h.protocol, src_port, dst_port })
     }
 
-    /// Whether its packets are of ICMP, and have an identifier for a port.
+    /// True if its packets are of ICMP, and have an identifier for a port.
     pub const fn is_icmp(&self) -> bool {
         protocol::is_icmp(self.protocol)
     }
 }
 
-/// Whether ICMP of a type asks something, or answers that, and so has an identifier (RFC 792, RFC 950, RFC 4443
-/// §4).
+/// True if ICMP of a type is a query or its reply, and so has an identifier (RFC 792, RFC 950, RFC
+/// 4443 §4).
 const fn is_query(protocol: u8, kind: u8) -> bool {
     match protocol {
         protocol::ICMP => matches!(kind, 0 | 8 | 13..=18),

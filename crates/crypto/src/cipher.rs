@@ -5,16 +5,16 @@ use core::fmt;
 /// An AES key's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AesKey {
-    /// 128-bit key.
+    /// AES-128: a key of 16 bytes.
     Aes128,
-    /// 192-bit key.
+    /// AES-192: a key of 24 bytes.
     Aes192,
-    /// 256-bit key.
+    /// AES-256: a key of 32 bytes.
     Aes256,
 }
 
 impl AesKey {
-    /// Every size.
+    /// All key sizes, ascending.
     pub const ALL: [AesKey; 3] = [AesKey::Aes128, AesKey::Aes192, AesKey::Aes256];
 
     /// The key's length in bytes.
@@ -40,16 +40,16 @@ impl AesKey {
 /// The length of a combined mode's integrity check value (RFC 4106 §6, RFC 4309 §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IcvLen {
-    /// 8 bytes.
+    /// A truncated tag of 8 bytes.
     Icv8,
-    /// 12 bytes.
+    /// A truncated tag of 12 bytes.
     Icv12,
-    /// 16 bytes.
+    /// The whole tag of 16 bytes.
     Icv16,
 }
 
 impl IcvLen {
-    /// Every length.
+    /// All lengths, ascending.
     pub const ALL: [IcvLen; 3] = [IcvLen::Icv8, IcvLen::Icv12, IcvLen::Icv16];
 
     /// The length in bytes.

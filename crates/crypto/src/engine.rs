@@ -6,7 +6,7 @@ use crate::key::Keys;
 use crate::session::Session;
 use crate::suite::Suite;
 
-/// What a job asks for.
+/// Direction of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Encrypt and write the ICV.
@@ -15,12 +15,12 @@ pub enum Op {
     Open,
 }
 
-/// What became of a job.
+/// State of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobStatus {
     /// Not run yet.
     Pending,
-    /// Done.
+    /// The job succeeded.
     Done,
     /// The ICV did not verify. The text part of the packet holds no plaintext: it is still
     /// ciphertext, or it was zeroised.
@@ -129,7 +129,7 @@ impl Layout {
 /// The parts of a job's packet, see [`Job`].
 #[derive(Debug)]
 pub struct Parts<'p> {
-    /// Authenticated only.
+    /// Bytes that are authenticated only.
     pub header: &'p [u8],
     /// The packet's IV.
     pub iv: &'p [u8],
@@ -182,7 +182,7 @@ pub enum EngineError {
     Unavailable {
         /// The engine's name.
         engine: &'static str,
-        /// What is missing or failed.
+        /// The part that is missing or failed.
         what: String,
     },
 }
@@ -195,7 +195,7 @@ pub trait Provider: Send + Sync {
     /// Version and the code path in use (`1.3, AVX-512 with VAES`), for people.
     fn description(&self) -> String;
 
-    /// Whether sessions for the suite can be made.
+    /// True if the provider can make sessions for the suite.
     fn supports(&self, suite: Suite) -> bool;
 
     /// Expands the keys of one SA.

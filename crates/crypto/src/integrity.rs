@@ -67,7 +67,7 @@ impl Integrity {
         }
     }
 
-    /// Whether a key of this many bytes is taken.
+    /// True if a key of this many bytes is taken.
     ///
     /// HMAC keys of other lengths than the RFC's are legal in the kernel's interface (`ip xfrm` takes
     /// any): 1 to 128 bytes. The block cipher MACs have keys of 128 bits only (RFC 3566 §4.1, RFC 4494 §2).

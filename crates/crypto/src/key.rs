@@ -20,7 +20,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Whether each part has the length that the suite asks for; an integrity key one that
+    /// True if each part has the length that the suite asks for. An integrity key has one that
     /// [`Integrity::takes_key_len`](crate::Integrity::takes_key_len) allows.
     pub fn fit(&self, suite: Suite) -> bool {
         self.cipher.len() == suite.cipher_key_len_bytes()

@@ -2,7 +2,7 @@
 //!
 //! The interface is shaped for ESP (RFC 4303): a job is one packet, contiguous in memory, and the
 //! engine works in place. The crate has no cipher. Engines live in crates of their own and are
-//! handed to whoever needs one, so a program may hold several.
+//! handed to their users as arguments, so a program may hold several.
 //!
 //! ```text
 //!   Suite, Keys ──> Provider::session ──> Session   one for each SA, shared, read only

@@ -20,8 +20,8 @@ pub struct Providers {
     list: Vec<Arc<dyn Provider>>,
     /// Places in the list, by [`Suite::number`].
     serving: Serving,
-    /// Whether another provider than the first that serves a suite has made a session: until then all jobs
-    /// are for one engine, and nobody has to look at each one's suite.
+    /// True once another provider than the first that serves a suite has made a session. Until then
+    /// all jobs are for one engine, and no job's suite need be compared.
     is_mixed: Arc<AtomicBool>,
 }
 
@@ -43,8 +43,8 @@ impl Providers {
         self.append(provider, false);
     }
 
-    /// Appends a provider that serves all suites that it has, whoever before it has them, too: one for algorithms that
-    /// the others do slowly. To be called before the first session is made.
+    /// Appends a provider that serves all of its suites, also those that an earlier one has: for
+    /// algorithms that the others do slowly. To be called before the first session is made.
     pub fn push_specialist(&mut self, provider: Arc<dyn Provider>) {
         self.append(provider, true);
     }
@@ -100,7 +100,7 @@ impl Providers {
     pub fn session(&self, suite: Suite, keys: &Keys) -> Result<Session, EngineError> {
         let session = self.serving(suite)?.session(suite, keys)?;
         if self.place(suite) != self.serving.iter().flatten().min().copied() {
-            // Whoever hands the session to another thread makes this seen there, too.
+            // Relaxed: handing the session to another thread makes this seen there, too.
             self.is_mixed.store(true, Ordering::Relaxed);
         }
         Ok(session)
@@ -160,7 +160,7 @@ struct EngineBySuite {
     engines: Vec<Box<dyn Engine>>,
     /// Places in `engines`, by [`Suite::number`].
     of: Serving,
-    /// [`Providers::is_mixed`].
+    /// See [`Providers::is_mixed`]: shared with it.
     is_mixed: Arc<AtomicBool>,
 }
 

@@ -103,7 +103,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Whose keys a session holds: a number that nobody else has in this process.
+/// Identity of the engine that made a session's keys: a number that is unique in this process.
 ///
 /// An engine keeps its maker to itself. Then every [`Session`] that answers to it holds what the
 /// engine itself has put there, and the engine may hand the lines to code that cannot check them.
@@ -131,7 +131,7 @@ impl KeyLine {
 
 /// Zero-initialised cache lines for key material: one allocation, which never moves.
 ///
-/// Only whoever made it can write to it, until it is cloned or wrapped by a [`Session`].
+/// Only its maker can write to it, until it is cloned or wrapped by a [`Session`].
 #[derive(Clone)]
 pub struct KeyBlock {
     lines: Arc<[KeyLine]>,
@@ -144,7 +144,7 @@ impl KeyBlock {
         KeyBlock { lines: (0..count).map(|_| KeyLine::ZERO).collect() }
     }
 
-    /// The lines.
+    /// The cache lines, in order.
     #[inline]
     pub fn lines(&self) -> &[KeyLine] {
         &self.lines

@@ -10,28 +10,28 @@ use crate::integrity::Integrity;
 pub enum Suite {
     /// AES-GCM (RFC 4106).
     AesGcm {
-        /// Key size.
+        /// Size of the AES key.
         key: AesKey,
-        /// ICV length.
+        /// Length of the ICV.
         icv: IcvLen,
     },
     /// ChaCha20-Poly1305 (RFC 7634).
     ChaCha20Poly1305,
     /// AES-CCM (RFC 4309).
     AesCcm {
-        /// Key size.
+        /// Size of the AES key.
         key: AesKey,
-        /// ICV length.
+        /// Length of the ICV.
         icv: IcvLen,
     },
     /// AES-GMAC (RFC 4543): integrity alone, by AES-GCM over additional data.
     AesGmac {
-        /// Key size.
+        /// Size of the AES key.
         key: AesKey,
     },
     /// SM4-GCM (RFC 8998), used as AES-GCM is.
     Sm4Gcm {
-        /// ICV length.
+        /// Length of the ICV.
         icv: IcvLen,
     },
     /// A cipher and an integrity algorithm, encrypt-then-authenticate as ESP orders.
@@ -134,19 +134,19 @@ impl Suite {
         }
     }
 
-    /// Whether the IV must be unpredictable (CBC) rather than merely unique (counter modes).
+    /// True if the IV must be unpredictable (CBC) rather than merely unique (counter modes).
     pub const fn needs_random_iv(self) -> bool {
         self.block_bytes() != 1
     }
 
-    /// Whether each packet carries the IV of a counter mode, which makes the nonce together with the
-    /// salt of the key exchange: under one key no two packets may have the same (RFC 4106 §3.1, RFC
-    /// 7634 §2, RFC 3686 §3.1, RFC 4309 §3.1, RFC 4543 §3.1).
+    /// True if each packet carries the IV of a counter mode, which makes the nonce together with
+    /// the salt of the key exchange: under one key no two packets may have the same (RFC 4106 §3.1,
+    /// RFC 7634 §2, RFC 3686 §3.1, RFC 4309 §3.1, RFC 4543 §3.1).
     pub const fn has_counter_iv(self) -> bool {
         self.iv_len_bytes() != 0 && !self.needs_random_iv()
     }
 
-    /// Whether the text is encrypted.
+    /// True if the text is encrypted.
     pub const fn is_confidential(self) -> bool {
         !matches!(
             self,

@@ -35,7 +35,7 @@ pub struct CryptoDevice {
     broken: Option<Failure>,
 }
 
-/// What the device is loaded with again after a reset.
+/// Parameters of an SA, with which the device is loaded again after a reset.
 struct Kept {
     suite: Suite,
     op: Op,
@@ -110,7 +110,8 @@ fn capabilities(suites: Vec<Suite>, most_sas: usize) -> Capabilities {
     }
 }
 
-/// Whether the driver names all that a suite needs, with a key of the RFC's length, with ESN and without.
+/// True if the driver names all that a suite needs, with a key of the RFC's length, with ESN and
+/// without.
 fn does(adapter: &Adapter, suite: Suite) -> bool {
     transform(suite, suite.auth_key_len_bytes()).is_some_and(|of| {
         let is_chain = of.kind == crate::sys::KIND_CHAIN;

@@ -22,10 +22,10 @@ pub enum OpenError {
     /// No driver has made it, or it is somebody else's.
     #[error("DPDK has no free crypto device {0}: is its driver there, and the device bound to it?")]
     NotThere(String),
-    /// It could not be configured.
+    /// DPDK could not configure the device.
     #[error("the device cannot be configured: {}", errno(.0))]
     Configuration(i32),
-    /// It does nothing that ESP needs.
+    /// The device has no algorithm suite of ESP.
     #[error("driver {0} has none of the algorithm suites of ESP")]
     NoSuite(String),
 }

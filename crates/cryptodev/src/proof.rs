@@ -12,7 +12,7 @@ use crate::queue::CryptoQueue;
 use crate::sa::Entry;
 use crate::shared::Shared;
 
-/// Whether the device gives the known answers of a suite.
+/// True if the device gives the known answers of a suite.
 pub fn holds(shared: &Arc<Shared>, suite: Suite) -> bool {
     let last = Mutex::new(SaHandle(0));
     self_test(&Tried { shared: Arc::clone(shared), suite, last }).is_ok()

@@ -17,7 +17,7 @@ use crate::sa::Entry;
 use crate::shared::{DEPTH, Shared};
 use crate::sys::{Done, Outcome, Packet};
 
-/// The queue.
+/// A worker's queue pair of the device.
 pub struct CryptoQueue<B> {
     shared: Arc<Shared>,
     pair: usize,
@@ -27,7 +27,7 @@ pub struct CryptoQueue<B> {
     inside: Vec<Option<Request<B>>>,
     /// Numbers that are free.
     free: Vec<u32>,
-    /// What the device does not do, or not any more: comes back with the next poll.
+    /// Requests that the device cannot do, or not any more. They come back with the next poll.
     refused: VecDeque<Completion<B>>,
 }
 
@@ -157,7 +157,7 @@ impl<B: Buffer> Queue<B> for CryptoQueue<B> {
 }
 
 impl<B> CryptoQueue<B> {
-    /// What was inside before a reset comes back dropped.
+    /// Gives back as dropped what was in the device before a reset.
     fn lose(&mut self) {
         for number in 0..self.inside.len() {
             if let Some(request) = self.inside.get_mut(number).and_then(Option::take) {

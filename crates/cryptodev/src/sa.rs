@@ -54,7 +54,7 @@ impl Entry {
         esn.as_ref().filter(|_| has_high).or(plain.as_ref())
     }
 
-    /// Whether no packet of it is in the device.
+    /// True if no packet of it is in the device.
     pub fn is_idle(&self) -> bool {
         self.sessions.iter().flatten().all(|session| Arc::strong_count(session) == 1)
     }

@@ -12,9 +12,10 @@ pub struct Settings {
     pub driver: String,
     /// Where the device is on its bus, of one that is hardware: `0000:3d:01.0`, `fslmc:dpseci.1`.
     pub address: Option<String>,
-    /// What the driver is told: `max_nb_queue_pairs=16`.
+    /// Arguments of the driver: `max_nb_queue_pairs=16`.
     pub args: Vec<String>,
-    /// What DPDK's environment (EAL) is told about memory, in the place of `--no-huge -m 256`, and else.
+    /// Arguments of DPDK's environment (EAL): for memory, in the place of `--no-huge -m 256`, and
+    /// others.
     pub eal: Vec<String>,
 }
 

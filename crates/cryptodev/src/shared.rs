@@ -14,7 +14,7 @@ pub const DEPTH: usize = 128;
 /// The longest packet with its outer header, in bytes.
 pub const MOST_PACKET_LEN: usize = 16_000;
 
-/// What a packet's memory holds: that, and the high half of a number.
+/// Room of a packet's memory: the packet, and the high half of a number.
 const MEMORY_LEN: u16 = 16_128;
 
 /// A queue pair as control and its queue have it.
@@ -25,7 +25,7 @@ pub struct PairState {
     pub resets: u64,
 }
 
-/// What the device and its queues share.
+/// State that the device and its queues share.
 pub struct Shared {
     pub adapter: Arc<Adapter>,
     pub table: Table,
@@ -69,7 +69,7 @@ impl Shared {
         unpoisoned(&self.free).push(number);
     }
 
-    /// A pair, for whoever may wait.
+    /// Locks a pair, for a thread that may wait.
     pub fn lock(&self, number: usize) -> Option<MutexGuard<'_, PairState>> {
         self.pairs.get(number).map(unpoisoned)
     }

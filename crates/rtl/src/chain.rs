@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(crate) struct Chains(BTreeMap<usize, Vec<u16>>);
 
-/// What has to be rewritten when an entry goes.
+/// The record to be rewritten when an entry is removed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Before {
     /// The bucket: it leads to this one from now on.

@@ -8,7 +8,7 @@ use crate::entries::{SaUse, TableError};
 use crate::registers::{Drop, POLICY_BITS, REPLAY_WINDOW, SA_BITS};
 use crate::sa::{Sa, SaError};
 
-/// What the gateway does.
+/// Capabilities of the gateway.
 pub(crate) fn capabilities() -> Capabilities {
     let suites = Suite::all().filter(|suite| Sa::has(*suite)).collect();
     Capabilities {
@@ -58,7 +58,7 @@ pub(crate) fn live(used: &SaUse) -> Live {
     }
 }
 
-/// What [`Capabilities::check_sa`] has let through, and the gateway not.
+/// Error for parameters that [`Capabilities::check_sa`] lets through, and the gateway does not.
 pub(crate) fn sa_error(error: SaError, new: &NewSa<'_>) -> PutError {
     let suite = new.config.params.suite;
     match error {

@@ -392,7 +392,7 @@ fn hold<'g>(gateway: &'g SharedSimulation, shared: Option<&Shared>) -> MutexGuar
     }
 }
 
-/// What the gateway has counted, on top of what was counted before.
+/// Counters of the gateway, added to those of before its last reset.
 fn sum(before: DeviceCounters, gateway: &mut Simulation) -> DeviceCounters {
     let (outbound, inbound) = (Counters::read(gateway, false), Counters::read(gateway, true));
     let wrong_icv = inbound.dropped(Drop::Integrity);

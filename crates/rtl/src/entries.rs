@@ -20,12 +20,12 @@ pub struct PolicyIndex(pub u16);
 /// Why a table was not changed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    /// It is of another version.
+    /// The registers are of another version.
     #[error(
         "the gateway has version {found:#010x}; this program is made for {VERSION:#010x} and what follows it"
     )]
     Version {
-        /// What its register says.
+        /// Version in its register.
         found: u32,
     },
     /// There is something else behind these registers.
@@ -36,15 +36,15 @@ pub enum TableError {
         "the gateway's tables have sizes {found:#010x}; this program is made for {wanted:#010x}"
     )]
     Sizes {
-        /// What its register says.
+        /// Sizes in its register.
         found: u32,
-        /// What is known here.
+        /// Sizes that this program is made for.
         wanted: u32,
     },
     /// No place is left.
     #[error("the gateway has room for {most} {what}, and all are taken")]
     Full {
-        /// Of what.
+        /// Name of the table.
         what: &'static str,
         /// How many there may be.
         most: usize,
@@ -66,7 +66,7 @@ pub enum TableError {
     Missing {
         /// Policy or SA.
         what: &'static str,
-        /// Its index.
+        /// Index of the entry.
         index: u16,
     },
     /// A policy still leads to the SA.
@@ -83,7 +83,7 @@ pub enum TableError {
     Stuck,
 }
 
-/// What an SA has done so far.
+/// Counters and numbers of an SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SaUse {
     /// Outbound the last number used, inbound the highest one accepted.
@@ -93,7 +93,7 @@ pub struct SaUse {
     pub window: u128,
     /// Bytes inside ESP.
     pub bytes: u64,
-    /// Packets.
+    /// Packets carried.
     pub packets: u64,
 }
 

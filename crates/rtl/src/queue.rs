@@ -21,8 +21,8 @@ pub type SharedSimulation = Arc<Mutex<Simulation>>;
 pub(crate) struct GatewayQueue<B> {
     gateway: SharedSimulation,
     halves: [Half<B>; 2],
-    /// What comes back as it is: requests of crypto offload, which the gateway does not do, and packets that a reset
-    /// has taken.
+    /// Requests that come back as they are: crypto offload, which the gateway does not do, and
+    /// packets that a reset has taken.
     back: VecDeque<Completion<B>>,
     /// Resets of the gateway that the queue knows of.
     resets: u64,
@@ -40,7 +40,7 @@ impl<B> GatewayQueue<B> {
     }
 }
 
-/// One direction.
+/// Requests and results of one direction.
 struct Half<B> {
     /// Of packets that are inside, the oldest first.
     buffers: VecDeque<B>,

@@ -8,10 +8,10 @@ pub trait Registers {
     fn write(&mut self, address: u16, value: u32);
 }
 
-/// "CVGW".
+/// "CVGW" in ASCII.
 pub const MAGIC: u32 = 0x4356_4757;
 
-/// Holds [`MAGIC`].
+/// Register with [`MAGIC`], for a driver to know the device by.
 pub const REG_MAGIC: u16 = 0x000;
 /// Major version in the upper half, minor one in the lower.
 pub const REG_VERSION: u16 = 0x004;
@@ -26,7 +26,7 @@ pub const REG_SIZES: u16 = 0x014;
 pub const REG_COMMAND: u16 = 0x020;
 /// The entry that the access is about.
 pub const REG_INDEX: u16 = 0x024;
-/// [`STATUS_BUSY`], [`STATUS_LOCKED`].
+/// Register of [`STATUS_BUSY`] and [`STATUS_LOCKED`].
 pub const REG_STATUS: u16 = 0x028;
 /// Takes the oldest event; see [`Event`].
 pub const REG_EVENT: u16 = 0x030;
@@ -56,7 +56,7 @@ pub const POLICY_BITS: u32 = 10;
 pub const BUCKET_BITS: u32 = 11;
 /// Shapes of selectors in each direction.
 pub const SHAPES: usize = 8;
-/// What [`REG_SIZES`] holds in a gateway that this program is made for.
+/// Value of [`REG_SIZES`] in a gateway that this program is made for.
 pub const SIZES: u32 = SA_BITS << 24 | POLICY_BITS << 16 | BUCKET_BITS << 8 | SHAPES as u32;
 /// Records of one hash that a look-up follows.
 pub const CHAIN_LEN: usize = 64;
@@ -75,9 +75,9 @@ pub const MAX_PACKET_LEN: usize = 9216;
 pub enum Table {
     /// Buckets of policies.
     PolicyBuckets = 0,
-    /// Policies.
+    /// Policies by their selectors.
     Policies = 1,
-    /// Shapes.
+    /// Shapes of selectors.
     Shapes = 2,
     /// SAs, as software writes them.
     Sas = 3,
@@ -112,13 +112,13 @@ pub enum Drop {
     Numbers = 8,
     /// Left of the anti-replay window, or number 0.
     ReplayLate = 9,
-    /// Accepted before.
+    /// The number was accepted before.
     Replay = 10,
     /// The ICV is wrong.
     Integrity = 11,
     /// Padding or its length is wrong.
     Padding = 12,
-    /// What was inside is not what the SA carries.
+    /// The inner packet is not one that the SA carries.
     Inner = 13,
     /// A fragment that would have to be put together first.
     Fragment = 14,
@@ -132,7 +132,7 @@ pub enum Drop {
 pub const DROPS: usize = 17;
 
 impl Drop {
-    /// Every reason.
+    /// All reasons, by their numbers.
     pub const ALL: [Drop; DROPS - 1] = [
         Drop::Header,
         Drop::TooLong,
@@ -200,21 +200,21 @@ impl Counters {
     }
 }
 
-/// What happened to an SA.
+/// Kind of an SA's event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// A soft limit was reached.
     Soft,
     /// A hard limit was reached; its packets are dropped from now on.
     Hard,
-    /// Its sequence numbers ran out; its packets are dropped from now on.
+    /// The sequence numbers ran out: the SA's packets are dropped from now on.
     Numbers,
 }
 
 /// Something that the owner of an SA has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Event {
-    /// What.
+    /// Kind of the event.
     pub kind: EventKind,
     /// Of an inbound SA.
     pub inbound: bool,

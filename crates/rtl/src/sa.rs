@@ -23,7 +23,7 @@ pub enum Cipher {
     TripleDes,
 }
 
-/// The HMAC.
+/// The HMAC (RFC 2404, RFC 4868).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Auth {
     /// None beside the cipher: AES-GCM.
@@ -58,7 +58,7 @@ pub struct SaIndex(pub u16);
 pub struct Sa {
     /// Tunnel or transport.
     pub mode: Mode,
-    /// Outer source.
+    /// Source of the outer header.
     pub src: IpAddr,
     /// Outer destination; in transport mode the packets' own.
     pub dst: IpAddr,
@@ -66,32 +66,32 @@ pub struct Sa {
     pub spi: u32,
     /// Extended sequence numbers.
     pub esn: bool,
-    /// The cipher.
+    /// Cipher with its key.
     pub cipher: Cipher,
-    /// The HMAC.
+    /// HMAC with its key.
     pub auth: Auth,
     /// TTL or hop limit of the outer header.
     pub hop_limit: u8,
-    /// Whether DF of an inner IPv4 header goes into the outer one; else it is set.
+    /// True if DF of an inner IPv4 header is copied to the outer one. Else the outer DF is set.
     pub copy_df: bool,
-    /// What inbound policies know it by, below 1024: an SA and its successor have the same, so that
-    /// packets of either pass while the peers change over.
+    /// Name of the SA in inbound policies, below 1024. An SA and its successor have the same, so
+    /// that packets of either pass while the peers change over.
     pub reqid: u16,
     /// Keys; the salt has 4 bytes with AES-GCM.
     pub keys: Keys,
-    /// Lifetime.
+    /// Lifetime of the SA.
     pub limits: Limits,
 }
 
 /// Why the gateway cannot carry an SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SaError {
-    /// It has no such suite.
+    /// The gateway lacks the suite.
     #[error(
         "the gateway has no {0}; it has AES-CBC with SHA1 or SHA2-256, and AES-GCM with ICVs of 16 bytes"
     )]
     Suite(Suite),
-    /// It does something else than the gateway can.
+    /// The SA needs a feature that the gateway lacks.
     #[error("the gateway has no {0}")]
     Feature(&'static str),
     /// The window is wider.
@@ -100,11 +100,11 @@ pub enum SaError {
     /// A key has another length.
     #[error("the {what} has {len} bytes; it must have {wanted}")]
     KeyLen {
-        /// Which key.
+        /// Name of the key.
         what: &'static str,
-        /// Its length in bytes.
+        /// Length in bytes.
         len: usize,
-        /// What is allowed.
+        /// Lengths that are allowed.
         wanted: &'static str,
     },
     /// A GCM SA with an HMAC, or another without.
@@ -125,7 +125,7 @@ pub enum SaError {
 }
 
 impl Sa {
-    /// Whether the gateway has a suite.
+    /// True if the gateway has a suite.
     pub fn has(suite: Suite) -> bool {
         algorithms(suite).is_some()
     }
@@ -172,7 +172,7 @@ impl Sa {
         Ok(sa)
     }
 
-    /// Whether the gateway can carry it.
+    /// Checks that the gateway can carry the SA.
     ///
     /// # Errors
     /// [`SaError`] says why not.
@@ -211,7 +211,7 @@ impl Sa {
         }
     }
 
-    /// What the gateway hashes of an inbound SA: destination and SPI.
+    /// Bytes that the gateway hashes of an inbound SA: destination and SPI.
     pub(crate) fn hashed(&self) -> Vec<u8> {
         let mut text = match self.dst {
             IpAddr::V4(a) => a.octets().to_vec(),
@@ -221,7 +221,7 @@ impl Sa {
         text
     }
 
-    /// Its record; [`Sa::check`] has passed.
+    /// Record for the gateway's table. [`Sa::check`] has passed.
     pub(crate) fn record(&self, valid: bool, next: Option<u16>) -> Result<Record, SaError> {
         let auth_keys = match self.auth {
             Auth::None => keys::gcm_powers(&self.keys.cipher).map_err(|_| SaError::HashKey)?,

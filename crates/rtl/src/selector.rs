@@ -16,11 +16,11 @@ pub struct Selector {
     pub src: (IpAddr, u8),
     /// Destination network, of the same family.
     pub dst: (IpAddr, u8),
-    /// Upper-layer protocol.
+    /// Upper-layer protocol. `None`: all.
     pub protocol: Option<u8>,
-    /// Source port.
+    /// Source port. `None`: all.
     pub src_port: Option<u16>,
-    /// Destination port.
+    /// Destination port. `None`: all.
     pub dst_port: Option<u16>,
 }
 
@@ -64,7 +64,7 @@ impl Selector {
         Selector { src: network(self.src), dst: network(self.dst), ..self }
     }
 
-    /// What the gateway hashes: version, addresses, protocol, ports and the shape's index.
+    /// Bytes that the gateway hashes: version, addresses, protocol, ports and the shape's index.
     pub(crate) fn hashed(&self, shape: usize) -> Vec<u8> {
         let mut text = vec![u8::from(self.src.0.is_ipv6())];
         for (address, _) in [self.src, self.dst] {
@@ -103,12 +103,12 @@ impl Shape {
     }
 }
 
-/// What becomes of a packet.
+/// Action of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// It is dropped.
+    /// Drops the packet.
     Discard,
-    /// It passes in clear.
+    /// Passes the packet in clear.
     Bypass,
     /// Outbound: it goes through this SA.
     Protect(SaIndex),
@@ -118,16 +118,16 @@ pub enum Action {
     Require(u16),
 }
 
-/// A policy.
+/// A policy of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
-    /// Which packets.
+    /// Packets that the policy is for.
     pub selector: Selector,
-    /// What becomes of them.
+    /// Action for these packets.
     pub action: Action,
     /// Of all policies that match, the one with the smallest priority decides.
     pub priority: u16,
-    /// Its packets give way to those of others inside the gateway.
+    /// True if packets give way to those of other policies inside the gateway.
     pub is_low_class: bool,
 }
 

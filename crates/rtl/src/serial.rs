@@ -1,4 +1,4 @@
-//! The gateway's queue for a worker of the daemon: one packet inside at a time, whoever sends it.
+//! The gateway's queue for a worker of the daemon: one packet inside at a time, of all workers together.
 //!
 //! The gateway puts packets out in any order and says of a drop only that it happened. With one packet inside both are
 //! its own: the packet that comes out is the one that went in, and the counter that moves is its reason.
@@ -21,7 +21,7 @@ use crate::queue::{SharedSimulation, drops, lock};
 use crate::registers::{DROPS, Drop};
 use crate::simulation::{Side, Simulation};
 
-/// What the device and its queues know together. Locked behind the gateway, where both are.
+/// State that the device and its queues share. Locked after the gateway, where both are.
 #[derive(Default)]
 pub(crate) struct Shared {
     known: Mutex<Known>,
@@ -86,7 +86,7 @@ impl Shared {
     }
 }
 
-/// The queue.
+/// A queue with one packet inside at a time.
 pub(crate) struct SerialQueue<B> {
     gateway: SharedSimulation,
     shared: Arc<Shared>,

@@ -13,7 +13,7 @@ mod sys {
         _opaque: [u8; 0],
     }
 
-    /// `cv_traffic`.
+    /// Signals of `cv_traffic`.
     #[repr(C)]
     pub(super) struct Traffic {
         pub(super) packets_in: u64,
@@ -59,13 +59,13 @@ mod sys {
 /// out at the unprotected one, as ESP, in clear, or not at all; and the other way round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// In clear.
+    /// Side of cleartext.
     Protected = 0,
     /// Towards the peers.
     Unprotected = 1,
 }
 
-/// What has moved on one side since reset.
+/// Counters of one side since reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
     /// Packets that went in.
@@ -175,7 +175,7 @@ impl Simulation {
         }
     }
 
-    /// Whether an event waits.
+    /// True if an event waits.
     pub fn interrupts(&self) -> bool {
         // SAFETY: as above.
         unsafe { sys::cv_gateway_irq(self.gateway.as_ptr()) != 0 }
@@ -195,7 +195,7 @@ impl Simulation {
         unsafe { sys::cv_gateway_sad_period(self.gateway.as_ptr(), per_mille.max(100)) }
     }
 
-    /// What has moved on a side.
+    /// Counters of a side.
     pub fn traffic(&self, side: Side) -> Traffic {
         // SAFETY: as above.
         let traffic = unsafe { sys::cv_gateway_traffic(self.gateway.as_ptr(), side as i32) };

@@ -80,7 +80,7 @@ struct Placed {
     bucket: usize,
 }
 
-/// What one direction holds.
+/// Tables of one direction.
 #[derive(Debug)]
 struct Half {
     /// Each shape, and how many policies have it.
@@ -361,7 +361,7 @@ impl Tables {
         Ok(used)
     }
 
-    /// What an SA has done so far.
+    /// Counters and numbers of an SA.
     ///
     /// # Errors
     /// [`TableError::Missing`], [`TableError::Stuck`].

@@ -46,9 +46,9 @@ impl GiveBack {
         Ok(Self { interface: interface.to_owned(), ports, mark, _program: program })
     }
 
-    /// What has this tag is given back to this interface from now on; to none with 0. `unmarks`: a program at tc
-    /// ingress of the interface passes it by its mark, as that of a packet socket does, and takes the mark of what is
-    /// to have none off.
+    /// Has packets with this tag given back to this interface from now on; to none with 0.
+    /// `unmarks`: a program at tc ingress of the interface passes such a packet by its mark, as
+    /// that of a packet socket does, and removes a mark that the packet is not to have.
     ///
     /// # Errors
     ///
@@ -80,8 +80,8 @@ impl GiveBack {
         }
     }
 
-    /// What has neither tag nor mark is received by the private interface with this mark from now on; 0 for
-    /// none.
+    /// Has packets without tag and mark received by the private interface with this mark from now
+    /// on; 0 for none.
     ///
     /// # Errors
     ///
@@ -93,7 +93,8 @@ impl GiveBack {
         })
     }
 
-    /// What has this tag is received by this interface with this mark from now on; by none with 0.
+    /// Has packets with this tag received by this interface with this mark from now on; by none
+    /// with 0.
     ///
     /// # Errors
     ///

@@ -50,13 +50,13 @@ impl fmt::Display for Attached {
 /// The most entries that the tables hold, per family. They take memory only when used.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Inbound SAs.
+    /// Inbound SAs, at most.
     pub sas: u32,
-    /// Protected prefixes.
+    /// Protected prefixes, at most.
     pub prefixes: u32,
-    /// Local addresses.
+    /// Local addresses, at most.
     pub addresses: u32,
-    /// Receive queues.
+    /// Receive queues of the interface, at most.
     pub queues: u32,
     /// Directions of known flows; with 0 the program does not look for any.
     pub flows: u32,
@@ -71,14 +71,14 @@ impl Default for Sizes {
 /// How to load and attach.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SteerConfig {
-    /// What to attach to.
+    /// Hook to attach to.
     pub hook: Hook,
     /// How XDP is attached.
     pub mode: Mode,
     /// Load the multi-buffer variant (`xdp.frags`), which a large MTU needs. Frames that are to be
     /// taken but do not lie in one buffer are dropped and counted.
     pub frags: bool,
-    /// Table sizes.
+    /// Sizes of the tables.
     pub sizes: Sizes,
 }
 
@@ -132,11 +132,11 @@ impl Default for UdpPorts {
 /// A direction of a flow, whose addresses are translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flow {
-    /// Source address.
+    /// Source address of the packets.
     pub src: IpAddr,
     /// Destination address, of the same family.
     pub dst: IpAddr,
-    /// Upper-layer protocol.
+    /// Upper-layer protocol (IANA).
     pub protocol: u8,
     /// Source port, or the identifier of an ICMP query.
     pub src_port: u16,

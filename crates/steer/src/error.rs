@@ -8,11 +8,11 @@ pub enum SteerError {
     /// The kernel did not take the program or its maps.
     #[error("{interface}: the XDP program could not be loaded: {reason}; {hint}")]
     Load {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// What failed.
+        /// The kernel's report.
         reason: String,
-        /// What to do.
+        /// A remedy, for the operator.
         hint: &'static str,
     },
     /// Another XDP program is attached to the interface.
@@ -21,19 +21,19 @@ pub enum SteerError {
          and stop its owner, or remove it with `ip link set {interface} xdp off`"
     )]
     Foreign {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
     },
     /// The program could not be attached.
     #[error("{interface}: the XDP program could not be attached in {mode} mode: {reason}; {hint}")]
     Attach {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
         /// The mode that was tried last.
         mode: Attached,
-        /// What the kernel said.
+        /// The kernel's answer.
         reason: String,
-        /// What to do.
+        /// A remedy, for the operator.
         hint: &'static str,
     },
     /// The program could not be attached where an interface receives or sends.
@@ -42,9 +42,9 @@ pub enum SteerError {
          needs CONFIG_NET_SCH_INGRESS and CONFIG_NET_CLS_BPF (6.1 and later)"
     )]
     Classifier {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// What the kernel said.
+        /// The kernel's answer.
         reason: String,
     },
     /// There are no links at tc ingress.
@@ -53,15 +53,15 @@ pub enum SteerError {
          Linux 6.6 or later (tcx): use kind = \"xdp\""
     )]
     NoTcx {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// What the kernel said.
+        /// The kernel's answer.
         reason: String,
     },
     /// A table is full.
     #[error("{interface}: the table {table} is full; raise its size in the configuration")]
     Full {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
         /// The map's name.
         table: &'static str,
@@ -69,11 +69,11 @@ pub enum SteerError {
     /// A table could not be changed or read.
     #[error("{interface}: the table {table} could not be used: {reason}")]
     Table {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
         /// The map's name.
         table: &'static str,
-        /// What the kernel said.
+        /// The kernel's answer.
         reason: String,
     },
 }

@@ -139,8 +139,8 @@ impl Steer {
         Ok((steer, attached))
     }
 
-    /// Whether this kernel takes the program and its tables: loads and unloads them. No interface
-    /// is touched.
+    /// Checks that this kernel takes the program and its tables: loads and unloads them. No
+    /// interface is touched.
     ///
     /// # Errors
     ///
@@ -154,17 +154,18 @@ impl Steer {
         self.hook
     }
 
-    /// What becomes of VLAN tags that the driver takes out of frames. Before [`Steer::attach`]: if it goes well.
+    /// Treatment of VLAN tags that the driver takes out of frames. Before [`Steer::attach`]: the
+    /// treatment if that succeeds.
     pub const fn stripped_tags(&self) -> &StrippedTags {
         self.tags.fate()
     }
 
-    /// Whether it was loaded for an interface of this index. Others get no tags put back.
+    /// True if it was loaded for an interface of this index. Others get no tags put back.
     pub fn is_for(&self, ifindex: u32) -> bool {
         self.hook == Hook::Packet || self.tags.ifindex() == Some(ifindex)
     }
 
-    /// The interface.
+    /// Name of the interface.
     pub fn interface(&self) -> &str {
         &self.interface
     }
@@ -201,8 +202,9 @@ impl Steer {
         packet::filter_fd(&mut self.program, &self.interface)
     }
 
-    /// What has this mark was given back to the interface ([`GiveBack`](crate::GiveBack)), and passes; so does what has
-    /// its complement, and is without a mark then. Only [`Hook::Packet`] sees it again.
+    /// Passes packets with this mark, which were given back to the interface
+    /// ([`GiveBack`](crate::GiveBack)), and those with its complement, whose mark is removed. Only
+    /// [`Hook::Packet`] sees it again.
     ///
     /// # Errors
     ///
@@ -213,9 +215,9 @@ impl Steer {
         result.map_err(|error| self.table_error("given_back", &error))
     }
 
-    /// Whether ESP to this host whose SPI is not in the table, or that is a fragment, is taken (and
-    /// counted) rather than left to Linux. A kernel without ESP answers it with an ICMP error; one
-    /// with ESP may have the SA. Off at first.
+    /// Sets whether ESP to this host whose SPI is not in the table, or that is a fragment, is taken
+    /// (and counted) rather than left to Linux. A kernel without ESP answers it with an ICMP error;
+    /// one with ESP may have the SA. Off at first.
     ///
     /// # Errors
     ///
@@ -224,8 +226,8 @@ impl Steer {
         self.set_flag(TAKE_UNKNOWN_ESP, take)
     }
 
-    /// Whether fragments of UDP to this host are taken, where unknown ESP is: some may be of ESP in UDP,
-    /// and later ones do not say. Off at first.
+    /// Sets whether fragments of UDP to this host are taken, where unknown ESP is: some may be of
+    /// ESP in UDP, and later ones do not say. Off at first.
     ///
     /// # Errors
     ///
@@ -234,8 +236,8 @@ impl Steer {
         self.set_flag(TAKE_UDP_FRAGMENTS, take)
     }
 
-    /// Whether ICMPv6 errors to this host are taken that are about packets with segments (SRv6), or such as get some.
-    /// Off at first.
+    /// Sets whether ICMPv6 errors to this host are taken that are about packets with segments
+    /// (SRv6), or packets that get some. Off at first.
     ///
     /// # Errors
     ///
@@ -244,8 +246,8 @@ impl Steer {
         self.set_flag(TAKE_SEGMENT_ERRORS, take)
     }
 
-    /// Whether frames are taken only while the daemon is alive: until the time that [`Steer::beat`] told
-    /// last; before the first one none is. Off at first.
+    /// Sets whether frames are taken only while the daemon is alive: until the time that
+    /// [`Steer::beat`] told last; before the first one none is. Off at first.
     ///
     /// # Errors
     ///
@@ -531,7 +533,7 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// A loader.
+    /// A loader that has dropped the BTF of the kernel.
     pub fn new() -> Self {
         // Drops the kernel's BTF, which `new` has parsed and this program does not need.
         let mut loader = EbpfLoader::new();

@@ -10,7 +10,7 @@ use crate::error::chain;
 
 /// The program's maps.
 pub(crate) struct Maps {
-    /// AF_XDP only.
+    /// AF_XDP sockets by queue; of the XDP programs only.
     pub(crate) xsks: Option<XskMap<MapData>>,
     /// Packet sockets only.
     pub(crate) given_back: Option<Array<MapData, u32>>,
@@ -172,14 +172,14 @@ pub(crate) fn absent_is_fine(result: Result<(), MapError>) -> Result<(), MapErro
     }
 }
 
-/// What is done with an SA's packets, and room for the program's lock.
+/// Action for an SA's packets, and room for the program's lock.
 type SaValue = [u32; 2];
 
 /// Flags of `BPF_MAP_UPDATE_ELEM`.
 const BPF_ANY: u64 = 0;
 const BPF_EXIST: u64 = 2;
 
-/// What is done with an SA's packets; see `bpf/maps.h`.
+/// Action for an SA's packets; see `bpf/maps.h`.
 const TAKE: u32 = 1;
 const LET_ONE_PASS: u32 = 2;
 

@@ -35,7 +35,7 @@ where
         .map_err(|error: ProgramError| load_error(interface, chain(&error)))
 }
 
-/// Loads both.
+/// Loads both programs: the filter of the sockets, and the one at tc ingress.
 pub(crate) fn load(object: &mut Ebpf, interface: &str) -> Result<(), SteerError> {
     let fail = |error: ProgramError| load_error(interface, short(&chain(&error)));
     named::<SocketFilter>(object, SIFT, interface)?.load().map_err(fail)?;

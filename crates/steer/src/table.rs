@@ -36,7 +36,7 @@ impl<K: Ord + Clone> Table<K> {
         Ok(())
     }
 
-    /// Whether one is in it.
+    /// True if the key is in it.
     pub(crate) fn contains(&self, key: &K) -> bool {
         self.content.contains(key)
     }

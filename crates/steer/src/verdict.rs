@@ -112,7 +112,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the frame is meant for culvert.
+    /// True if the frame is meant for culvert.
     pub const fn is_taken(self) -> bool {
         matches!(
             self,

@@ -68,12 +68,12 @@ impl Adapter {
         (self.most_sessions > 0).then_some(self.most_sessions)
     }
 
-    /// Whether a cipher and a MAC run in one operation.
+    /// True if a cipher and a MAC run in one operation.
     pub fn has_chains(&self) -> bool {
         self.has_chains
     }
 
-    /// Whether the device's capabilities name what a transform needs.
+    /// True if the device's capabilities name all that a transform needs.
     pub fn does(&self, transform: &Transform) -> bool {
         // SAFETY: `id` is a device's; algorithm numbers are those of `raw`, and so within the shim's tables.
         unsafe { raw::culvert_cd_does(self.id, transform) != 0 }

@@ -10,7 +10,7 @@ use super::raw;
 pub enum Order {
     /// To any, and they come out in the order in which they went in: as `dispatch::ordered`.
     Ordered,
-    /// Those of a flow to one worker at a time: as `dispatch::atomic`.
+    /// Events of a flow to one worker at a time: as `dispatch::atomic`.
     Atomic,
 }
 
@@ -21,7 +21,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// What was put.
+    /// The item that was put.
     pub fn item(&self) -> u64 {
         self.words[1]
     }
@@ -61,7 +61,7 @@ impl Events {
         unsafe { raw::culvert_cd_events_put(self.id, is_atomic, flow, item) != 0 }
     }
 
-    /// What a worker gets now, at most so many.
+    /// The events that a worker gets now, at most so many.
     ///
     /// # Panics
     /// If there is no such worker.
@@ -80,7 +80,7 @@ impl Events {
         unsafe { raw::culvert_cd_events_finish(self.id, worker + 1, taken.words.as_ptr()) != 0 }
     }
 
-    /// What has come out.
+    /// The items that have come out.
     pub fn finished(&mut self) -> Vec<u64> {
         self.dequeue(self.workers + 1, 64).into_iter().map(|taken| taken.item()).collect()
     }

@@ -15,7 +15,7 @@ use super::raw;
 /// Most packets of one call.
 pub const BURST_LEN: usize = 64;
 
-/// What becomes of a packet's parts is said in `shim/shim.h`.
+/// A packet for the device, in parts. `shim/shim.h` says what it does with each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// In front of the body.
@@ -30,14 +30,14 @@ pub struct Packet<'a> {
     pub icv: Option<&'a [u8]>,
     /// The additional data of a combined mode.
     pub aad: ArrayVec<u8, 12>,
-    /// What the cipher begins with.
+    /// First IV or counter block of the cipher.
     pub iv: [u8; 16],
 }
 
-/// What became of a packet.
+/// Result of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done.
+    /// The device has sealed or opened it.
     Done,
     /// The ICV was not as it should be.
     WrongIcv,
@@ -49,7 +49,7 @@ pub enum Outcome {
 pub struct Done<'p> {
     /// The number that it was submitted with.
     pub index: u32,
-    /// What became of it.
+    /// Result of the packet.
     pub outcome: Outcome,
     /// The body, if it is done.
     pub body: &'p [u8],

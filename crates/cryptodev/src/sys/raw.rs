@@ -21,7 +21,7 @@ pub struct Pair {
     pub device: u8,
 }
 
-/// `struct culvert_cd_transform`.
+/// Layout of `struct culvert_cd_transform`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transform {
@@ -35,7 +35,7 @@ pub struct Transform {
     pub aad_len: u8,
 }
 
-/// `struct culvert_cd_facts`.
+/// Layout of `struct culvert_cd_facts`.
 #[repr(C)]
 pub struct Facts {
     pub name: *const c_char,
@@ -45,7 +45,7 @@ pub struct Facts {
     pub has_chains: u32,
 }
 
-/// `struct culvert_cd_job`.
+/// Layout of `struct culvert_cd_job`.
 #[repr(C)]
 pub struct Job {
     pub session: *mut c_void,
@@ -66,7 +66,7 @@ pub struct Job {
     pub iv: [u8; 16],
 }
 
-/// `struct culvert_cd_done`.
+/// Layout of `struct culvert_cd_done`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Done {

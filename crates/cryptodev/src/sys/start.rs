@@ -8,7 +8,7 @@ use std::thread;
 use super::raw;
 use crate::error::StartError;
 
-/// Whether the environment was started, or could not be: it takes no second try.
+/// Result of the start of the environment, once it was tried: it takes no second try.
 static STARTED: Mutex<Option<Result<(), StartError>>> = Mutex::new(None);
 
 /// Starts the environment with these arguments, the program's name not among them. A second call has no effect and

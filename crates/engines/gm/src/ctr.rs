@@ -35,7 +35,7 @@ impl Counter {
 pub(crate) struct Stream {
     counter: Counter,
     blocks: [[u8; 16]; BLOCKS],
-    /// Those that are made and not used.
+    /// Blocks of the key stream that are made and not used: from here to `end`.
     from: usize,
     end: usize,
 }

@@ -83,7 +83,7 @@ impl Engine for GmEngine {
     }
 }
 
-/// What a job that waits for it has for SM4-CBC's encryption.
+/// The text of a pending job that SM4-CBC has to encrypt.
 fn text<'p>(job: &'p mut Job<'_>) -> Option<Text<'p>> {
     let (session, op) = (job.session, job.op);
     if job.status != JobStatus::Pending || op != Op::Seal {
@@ -96,7 +96,7 @@ fn text<'p>(job: &'p mut Job<'_>) -> Option<Text<'p>> {
     Some(Text { keys, iv: parts.iv.try_into().ok()?, text: parts.text })
 }
 
-/// What a job that waits for it has for HMAC.
+/// The message of a pending job that HMAC has to authenticate.
 fn message<'p>(job: &'p Job<'_>) -> Option<Message<'p>> {
     if job.status != JobStatus::Pending {
         return None;

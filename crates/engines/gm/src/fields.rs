@@ -14,7 +14,7 @@ pub(crate) const AES: u16 = 0x11b;
 /// `A`: the image of bit `i` is the number of bit 0 turned left by `i`.
 pub(crate) const A: Map = turned(0xcb);
 
-/// `c`.
+/// The constant `c` of SM4's S-box, added before and after the inversion.
 pub(crate) const C: u8 = 0xd3;
 
 /// The linear part of AES's S-box.
@@ -88,7 +88,7 @@ pub(crate) enum Multiply {
 }
 
 impl Multiply {
-    /// The product.
+    /// The product of two elements of the field.
     pub(crate) const fn of(self, a: u8, b: u8) -> u8 {
         match self {
             #[cfg(any(test, target_arch = "x86_64"))]

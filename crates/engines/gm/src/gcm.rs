@@ -9,7 +9,7 @@ use crate::isa::Isa;
 use crate::sm4::{self, RoundKeys};
 use crate::tag;
 
-/// A key.
+/// Expanded key of SM4-GCM.
 #[derive(ZeroizeOnDrop)]
 pub(crate) struct Gcm {
     keys: RoundKeys,

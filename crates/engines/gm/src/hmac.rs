@@ -8,7 +8,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 use crate::isa::Isa;
 use crate::sm3::{self, BLOCK_LEN, IV, LANES, OUTPUT_LEN, State, States};
 
-/// A key.
+/// Hash states of an HMAC key, inner and outer.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub(crate) struct HmacKey {
     inner: State,
@@ -80,7 +80,8 @@ impl End {
     }
 }
 
-/// What is to be authenticated: bytes, and the upper half of an extended sequence number behind them.
+/// A message to be authenticated: bytes, and the upper half of an extended sequence number behind
+/// them.
 #[derive(Clone, Copy)]
 pub(crate) struct Message<'p> {
     pub(crate) key: &'p HmacKey,
@@ -94,7 +95,7 @@ pub(crate) type Tag = [u8; OUTPUT_LEN];
 /// A lane's message, and how far it is.
 #[derive(Clone, Copy)]
 struct Lane<'p> {
-    /// Its number; that of no message when the lane has none.
+    /// Number of the lane's message. A number of no message when the lane is idle.
     number: usize,
     key: Option<&'p HmacKey>,
     whole: &'p [[u8; BLOCK_LEN]],

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Isa(Kind);
 
-/// Which.
+/// Set of instructions that a processor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// None beyond those that every processor has.
@@ -12,16 +12,16 @@ pub(crate) enum Kind {
     /// AVX2, AES, PCLMULQDQ.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// These, VAES and VPCLMULQDQ.
+    /// AVX2's set, VAES and VPCLMULQDQ.
     #[cfg(target_arch = "x86_64")]
     Vaes,
-    /// These but VAES; AVX-512 with its bytes and words, and GFNI.
+    /// That set without VAES; AVX-512 with its bytes and words, and GFNI.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
 
 impl Isa {
-    /// What every processor has.
+    /// The set of every processor.
     pub(crate) const PORTABLE: Isa = Isa(Kind::Portable);
 
     /// All that this processor has, the slowest first.

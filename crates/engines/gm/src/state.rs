@@ -21,7 +21,7 @@ pub(crate) enum Keyed {
     Separate { crypt: Crypt, mac: HmacKey },
 }
 
-/// What encrypts beside HMAC-SM3.
+/// Cipher of a suite beside HMAC-SM3.
 pub(crate) enum Crypt {
     Null,
     Cbc(CbcKeys),
@@ -70,7 +70,7 @@ impl State {
     }
 }
 
-/// Whether the engine has a suite.
+/// True if the engine has a suite.
 pub(crate) fn has(suite: Suite) -> bool {
     match suite {
         Suite::Sm4Gcm { .. } => true,

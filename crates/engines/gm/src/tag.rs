@@ -2,7 +2,7 @@
 
 use core::hint::black_box;
 
-/// Whether an ICV is the beginning of a tag, in time that depends on its length alone.
+/// True if an ICV is the beginning of a tag. The time depends on its length alone.
 pub(crate) fn is_right(tag: &[u8], icv: &[u8]) -> bool {
     let Some(tag) = tag.get(..icv.len()) else { return false };
     // The compiler is kept from a loop that ends early.

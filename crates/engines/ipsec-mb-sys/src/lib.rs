@@ -14,7 +14,7 @@ use core::ffi::{c_char, c_int, c_void};
 #[repr(C)]
 pub struct Manager {
     _opaque: [u8; 0],
-    // Neither Send nor Sync: one thread at a time, and whoever owns it says which.
+    // Neither Send nor Sync: one thread at a time, chosen by its owner.
     _not_send: core::marker::PhantomData<*mut ()>,
 }
 
@@ -29,20 +29,20 @@ pub const HMAC_SHA256: u8 = 1;
 pub const HMAC_SHA384: u8 = 2;
 /// HMAC with SHA-512.
 pub const HMAC_SHA512: u8 = 3;
-/// AES-XCBC-MAC.
+/// AES-XCBC-MAC (RFC 3566).
 pub const MAC_XCBC: u8 = 4;
-/// AES-CMAC.
+/// AES-CMAC (RFC 4493).
 pub const MAC_CMAC: u8 = 5;
 /// The tag of AES-CCM.
 pub const MAC_CCM: u8 = 6;
 
-/// No cipher.
+/// No encryption: the text is hashed alone.
 pub const CIPHER_NULL: u8 = 0;
-/// AES-CBC.
+/// AES in CBC mode.
 pub const CIPHER_CBC: u8 = 1;
-/// AES-CTR.
+/// AES in counter mode.
 pub const CIPHER_CTR: u8 = 2;
-/// AES-CCM.
+/// AES in CCM mode.
 pub const CIPHER_CCM: u8 = 3;
 
 /// Bytes of a key of [`culvert_mb_mac_keys`].
@@ -77,7 +77,7 @@ pub struct ChaCha {
     pub key: *const u8,
     /// The nonce, 12 bytes.
     pub nonce: *const u8,
-    /// Additional data.
+    /// Additional data, which is authenticated alone.
     pub aad: *const u8,
     /// The text, in place.
     pub text: *mut u8,
@@ -101,7 +101,7 @@ pub struct Packet {
     pub iv: *const u8,
     /// HMAC's inner hash state; a key of [`culvert_mb_mac_keys`]; AES-CCM's additional data.
     pub mac: *const u8,
-    /// The packet.
+    /// First byte of the packet.
     pub packet: *mut u8,
     /// Where the computed tag goes: 32 bytes of room.
     pub tag: *mut u8,
@@ -155,9 +155,9 @@ pub type GcmCall = unsafe extern "C" fn(
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct GcmCalls {
-    /// Encryption.
+    /// Calls that encrypt, by key size.
     pub seal: [GcmCall; 3],
-    /// Decryption.
+    /// Calls that decrypt, by key size.
     pub open: [GcmCall; 3],
 }
 
@@ -175,11 +175,11 @@ pub type GmacFinish =
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct GmacCalls {
-    /// Begins.
+    /// Calls that begin a tag, by key size.
     pub init: [GmacInit; 3],
-    /// Goes on.
+    /// Calls that go on with a tag, by key size.
     pub update: [GmacUpdate; 3],
-    /// Ends.
+    /// Calls that end a tag, by key size.
     pub finish: [GmacFinish; 3],
 }
 
@@ -187,9 +187,9 @@ pub struct GmacCalls {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Span {
-    /// Its first byte.
+    /// First byte of the span.
     pub start: *mut u8,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: usize,
 }
 

@@ -23,10 +23,10 @@ use crate::tag::equal;
 /// How many jobs are worked on together.
 pub(crate) const STRETCH_LEN: usize = sys::BURST_LEN;
 
-/// What jobs that run together have in common.
+/// Kind of jobs that may run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// ChaCha20-Poly1305.
+    /// ChaCha20-Poly1305 (RFC 7634).
     ChaCha(Op),
     /// HMAC, with AES-CBC or without.
     Hmac(Shape),
@@ -69,11 +69,11 @@ impl Class {
 pub(crate) struct Burst {
     class: Class,
     members: ArrayVec<Member, STRETCH_LEN>,
-    /// By member.
+    /// Slots of the members, by their numbers.
     slots: Box<[Slot; STRETCH_LEN]>,
-    /// By member.
+    /// Requests for ChaCha20-Poly1305, by the members' numbers.
     chachas: Box<ChaChas>,
-    /// By member.
+    /// Requests for the scheduler, by the members' numbers.
     packets: Box<Packets>,
     edge: Edge,
 }
@@ -85,9 +85,9 @@ unsafe impl Send for Burst {}
 /// A job of the burst.
 #[derive(Clone, Copy)]
 struct Member {
-    /// Its number in the stretch.
+    /// Number of the job in the stretch.
     job: u8,
-    /// Whether the high half of the sequence number is where the ICV was.
+    /// True if the high half of the sequence number is where the ICV was.
     moved: bool,
     /// Where the text and the ICV start.
     text: u16,
@@ -290,7 +290,7 @@ impl Member {
     }
 }
 
-/// What a text is when its ICV is compared.
+/// State of a text when its ICV is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Text {
     /// Decrypted already, or never encrypted.

@@ -24,7 +24,7 @@ impl Edge {
         Edge(vec![0; MAX_PACKET_LEN + BLOCK_LEN].into_boxed_slice())
     }
 
-    /// Whether the library would read of another page than the packet's, for this entry of the packet.
+    /// True if the library would read another page than the packet's, for this entry of the packet.
     pub(crate) fn concerns(entry: &sys::Packet, packet: &[u8]) -> bool {
         let read_len = (entry.hash_len as usize).next_multiple_of(BLOCK_LEN);
         // Of the pages around the packet's last byte and the last one read.

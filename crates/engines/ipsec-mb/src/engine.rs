@@ -93,7 +93,7 @@ impl IpsecMbEngine {
     }
 }
 
-/// What is asked for before its job runs.
+/// Prefetches of keys, ahead of their jobs.
 struct Ahead<'a> {
     maker: Maker,
     /// The session whose keys were asked for last, and for which length of a packet.

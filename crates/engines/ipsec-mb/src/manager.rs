@@ -13,13 +13,13 @@ use crate::code_path::CodePath;
 use crate::slab::Slab;
 use crate::suites::Hmac;
 
-/// What one burst of ChaCha20-Poly1305 takes.
+/// Requests of one burst of ChaCha20-Poly1305.
 pub(crate) type ChaChas = ArrayVec<sys::ChaCha, { sys::BURST_LEN }>;
 
-/// What one burst through the scheduler takes.
+/// Requests of one burst through the scheduler.
 pub(crate) type Packets = ArrayVec<sys::Packet, { sys::BURST_LEN }>;
 
-/// What the packets of a batch have in common.
+/// Parameters that the packets of a batch share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) op: Op,
@@ -300,7 +300,7 @@ impl Drop for Manager {
     }
 }
 
-/// Whether the library reported an error in the last direct call of the process.
+/// True if the library reported an error in the last direct call of the process.
 #[inline]
 pub(crate) fn direct_call_failed() -> bool {
     // SAFETY: null is allowed, and asks for the error of direct calls.

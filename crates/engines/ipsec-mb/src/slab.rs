@@ -31,7 +31,7 @@ impl Slab {
         self.lines.as_mut_ptr().wrapping_add(line).cast()
     }
 
-    /// Zeroises it.
+    /// Overwrites the slab with zeros.
     pub(crate) fn wipe(&mut self) {
         self.lines.zeroize();
     }

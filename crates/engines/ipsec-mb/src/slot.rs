@@ -7,7 +7,7 @@ pub(crate) const MAX_PACKET_LEN: usize = 65530;
 /// Bytes of the high half of a sequence number.
 pub(crate) const SEQ_HI_LEN: u16 = 4;
 
-/// What a job needs beside its packet, at an address that stays during the burst.
+/// Memory of a job beside its packet, at an address that stays during the burst.
 #[derive(Clone, Copy)]
 #[repr(C, align(32))]
 pub(crate) struct Slot {

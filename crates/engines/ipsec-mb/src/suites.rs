@@ -64,7 +64,7 @@ pub(crate) const fn cbc_hmac(cipher: Cipher, integrity: Integrity) -> Option<Cbc
     }
 }
 
-/// What encrypts in a suite of the scheduler.
+/// Cipher of a suite that the scheduler runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crypt {
     Null,
@@ -83,7 +83,7 @@ impl Crypt {
     }
 }
 
-/// What makes the tag in a suite of the scheduler.
+/// MAC of a suite that the scheduler runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mac {
     Hmac(Hmac),
@@ -128,7 +128,7 @@ pub(crate) const fn scheduled(suite: Suite) -> Option<(Crypt, Mac)> {
     Some((crypt, mac))
 }
 
-/// Whether the engine has a suite.
+/// True if the engine has a suite.
 pub(crate) const fn has(suite: Suite) -> bool {
     match suite {
         Suite::AesGcm { .. } | Suite::AesGmac { .. } | Suite::ChaCha20Poly1305 => true,
@@ -137,7 +137,7 @@ pub(crate) const fn has(suite: Suite) -> bool {
     }
 }
 
-/// Whether [`crate::bare`] has a suite.
+/// True if [`crate::bare`] has a suite.
 pub(crate) const fn has_bare(suite: Suite) -> bool {
     match suite {
         Suite::AesGcm { .. } | Suite::ChaCha20Poly1305 => true,

@@ -2,7 +2,7 @@
 
 use core::hint::black_box;
 
-/// Whether two tags of the same length are equal, in time that does not depend on the bytes.
+/// True if two tags of the same length are equal. The time does not depend on the bytes.
 #[inline]
 pub(crate) fn equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && black_box(difference(a, b)) == 0

@@ -126,7 +126,7 @@ fn finish(ctx: &mut CipherCtxRef, icv: &mut [u8]) -> Result<(), ErrorStack> {
     ctx.tag(icv)
 }
 
-/// Whether the ICV verified.
+/// True if the ICV verified.
 fn verified(ctx: &mut CipherCtxRef) -> bool {
     ctx.cipher_final(&mut []).is_ok()
 }

@@ -15,10 +15,10 @@ use crate::tag::{Tag, fill};
 /// AES's block in bytes, and the key of both MACs.
 const BLOCK_LEN: usize = 16;
 
-/// What is encrypted at once, in bytes.
+/// Bytes that are encrypted at once.
 const CHUNK_LEN: usize = 512;
 
-/// AES's block.
+/// A block of AES.
 type Block = [u8; BLOCK_LEN];
 
 /// The keys of one MAC. On the heap, so that the key's address is its own.

@@ -59,7 +59,7 @@ impl Kind {
         }
     }
 
-    /// OpenSSL's name.
+    /// Name of the cipher for OpenSSL.
     fn name(self) -> String {
         let bits = |key: AesKey| key.len_bytes() * 8;
         match self {
@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// Whether a build of OpenSSL, or its FIPS provider, may do without it.
+    /// True if a build of OpenSSL, or its FIPS provider, may lack it.
     fn may_lack(self) -> bool {
         matches!(
             self,
@@ -111,7 +111,7 @@ impl Contexts {
         Ok(Contexts { slots })
     }
 
-    /// Whether OpenSSL has the cipher.
+    /// True if OpenSSL has the cipher.
     pub(crate) fn has(&self, kind: Kind) -> bool {
         self.slots.get(2 * kind.index()).is_some_and(Option::is_some)
     }

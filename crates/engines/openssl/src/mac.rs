@@ -11,11 +11,11 @@ use crate::digest::{Digest, DigestKey};
 use crate::hmac::Keyed;
 use crate::tag::Tag;
 
-/// OpenSSL's names.
+/// Names of digests for OpenSSL.
 const MD5: &str = "MD5";
 const SM3: &str = "SM3";
 
-/// What one worker needs beside a session's keys.
+/// OpenSSL contexts of one worker, used with each session's keys.
 pub(crate) struct Tools {
     pub(crate) contexts: Contexts,
     /// Nothing where OpenSSL has no such hash.
@@ -31,7 +31,7 @@ impl Tools {
         Ok(Tools { contexts: Contexts::new()?, md5: digest(MD5), sm3: digest(SM3) })
     }
 
-    /// Whether OpenSSL has the algorithm.
+    /// True if OpenSSL has the algorithm.
     pub(crate) fn has(&self, integrity: Integrity) -> bool {
         match integrity {
             Integrity::Md5_96 | Integrity::Md5_128 => self.md5.is_some(),
@@ -80,8 +80,8 @@ impl Mac {
         }
     }
 
-    /// Whether `icv` is the truncated tag of the parts; in time that does not depend on the bytes. `None` if it
-    /// failed.
+    /// True if `icv` is the truncated tag of the parts. The time does not depend on the bytes.
+    /// `None` if OpenSSL failed.
     pub(crate) fn verify(&self, tools: &mut Tools, parts: &[&[u8]], icv: &[u8]) -> Option<bool> {
         let tag = self.tag(tools, parts)?;
         Some(tag.get(..icv.len()).is_some_and(|tag| memcmp::eq(tag, icv)))

@@ -13,7 +13,7 @@ use crate::state::{self, State};
 #[derive(Debug)]
 pub struct OpensslProvider {
     version: &'static str,
-    /// By [`Suite::number`].
+    /// True for each suite that OpenSSL has, by [`Suite::number`].
     supported: [bool; Suite::COUNT],
 }
 

@@ -44,7 +44,7 @@ impl State {
     }
 }
 
-/// Whether OpenSSL has all that a suite needs.
+/// True if OpenSSL has all that a suite needs.
 pub(crate) fn supports(tools: &Tools, suite: Suite) -> bool {
     match suite {
         Suite::Separate { cipher, integrity } => {

@@ -8,16 +8,16 @@ use std::path::Path;
 
 use mirror::XDP_METADATA_VLAN_TAG;
 
-/// What is known about an interface. Taken in the calling thread's network namespace.
+/// Facts about an interface. Taken in the calling thread's network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its index.
+    /// Index of the interface.
     pub ifindex: u32,
-    /// Its driver; empty if the driver does not say.
+    /// Name of the driver; empty if the driver does not say.
     pub driver: String,
-    /// Its MTU in bytes.
+    /// MTU of the interface in bytes.
     pub mtu: u32,
     /// Receive queues in use: each needs an AF_XDP socket.
     pub rx_queues: u32,
@@ -35,11 +35,11 @@ pub struct Device {
 #[derive(Debug, thiserror::Error)]
 #[error("{name}: {call} failed: {source}; see ip link for the interfaces")]
 pub struct DeviceError {
-    /// The interface.
+    /// Name of the interface.
     pub name: String,
     /// The system call.
     pub call: &'static str,
-    /// What it said.
+    /// The kernel's answer.
     pub source: Error,
 }
 
@@ -48,25 +48,25 @@ pub struct DeviceError {
 pub enum Finding {
     /// The driver's native XDP takes frames in one buffer only up to a smaller MTU.
     MtuTooLargeForNative {
-        /// The interface.
+        /// Name of the interface.
         name: String,
-        /// Its MTU.
+        /// MTU of the interface in bytes.
         mtu: u32,
         /// The largest that works.
         limit: u32,
     },
     /// Frames up to the MTU do not fit a chunk behind the headroom.
     MtuTooLargeForChunk {
-        /// The interface.
+        /// Name of the interface.
         name: String,
-        /// Its MTU.
+        /// MTU of the interface in bytes.
         mtu: u32,
         /// The largest that fits.
         limit: u32,
     },
     /// VLAN tags may travel beside the frame and be lost through AF_XDP.
     VlanOffload {
-        /// The interface.
+        /// Name of the interface.
         name: String,
         /// The interface is a veth: the offload has to be switched off on its peer too.
         is_veth: bool,
@@ -116,13 +116,13 @@ impl Device {
         Ok(device)
     }
 
-    /// Whether VLAN tags may lie beside frames and not in them. Of a veth the sender's side decides, which cannot
-    /// be seen from here: it begins with the same settings.
+    /// True if VLAN tags may lie beside frames and not in them. Of a veth the sender's side
+    /// decides, which cannot be seen from here: it begins with the same settings.
     pub fn strips_vlan_tags(&self) -> bool {
         self.rx_vlan_offload || (self.driver == "veth" && self.tx_vlan_offload)
     }
 
-    /// What hinders AF_XDP here, for chunks of `chunk_len` bytes, and with or without the program
+    /// Obstacles to AF_XDP here, for chunks of `chunk_len` bytes, and with or without the program
     /// variant for frames of several buffers.
     pub fn findings(&self, chunk_len: usize, frags: bool) -> Vec<Finding> {
         let mut findings = Vec::new();
@@ -190,7 +190,7 @@ fn sysfs_queues(name: &str, ifindex: u32, prefix: &str) -> u32 {
 /// The numbers by which programs call the kernel's functions; not there without CONFIG_DEBUG_INFO_BTF.
 pub(crate) const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// What a page leaves for a packet after veth's headroom and the socket buffer's tail.
+/// Bytes of a page that are left for a packet behind veth's headroom and the socket buffer's tail.
 const VETH_NATIVE_MTU: u32 = 3506;
 
 /// Ethernet with two VLAN tags.

@@ -36,7 +36,7 @@ pub(super) fn function(btf: &[u8], name: &str) -> Option<u32> {
     None
 }
 
-/// What follows a type of this kind, in bytes.
+/// Bytes behind a type of this kind.
 fn rest_len(kind: u32, count: usize) -> Option<usize> {
     match kind {
         // A pointer, a forward declaration, a typedef, a qualifier, a function, a float, a type's tag.

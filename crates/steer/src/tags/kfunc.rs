@@ -14,7 +14,7 @@ use aya_obj::generated::{BPF_PSEUDO_KFUNC_CALL, bpf_insn};
 use super::btf;
 use crate::device::KERNEL_TYPES;
 
-/// Its number in this kernel, or why there is none.
+/// Number of the function in this kernel, or the reason that there is none.
 pub(super) fn rx_vlan_tag() -> Result<u32, String> {
     let types = std::fs::read(KERNEL_TYPES).map_err(|error| format!("{KERNEL_TYPES}: {error}"))?;
     let found = btf::function(&types, RX_VLAN_TAG);
@@ -38,7 +38,7 @@ pub(super) fn fill_in(program: &mut [bpf_insn], number: u32) -> usize {
 
 const RX_VLAN_TAG: &str = "bpf_xdp_metadata_rx_vlan_tag";
 
-/// What `bpf/tags.bpf.c` calls instead.
+/// Number that `bpf/tags.bpf.c` calls, to be replaced by the function's.
 const PLACEHOLDER: i32 = 0x6b66_0001;
 
 /// `BPF_JMP | BPF_CALL`.

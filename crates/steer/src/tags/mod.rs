@@ -21,10 +21,10 @@ use crate::config::{Hook, Mode, SteerConfig};
 use crate::device::Device;
 use crate::error::{SteerError, chain, short};
 
-/// What becomes of VLAN tags that the driver takes out of frames.
+/// Treatment of VLAN tags that the driver takes out of frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StrippedTags {
-    /// It leaves them in, or another hook is told them.
+    /// Tags stay in frames, or another hook reads them.
     None,
     /// They are put back.
     PutBack,
@@ -84,7 +84,7 @@ impl Tags {
         tags
     }
 
-    /// Whether it is there, to be attached.
+    /// True if it was loaded, and can be attached.
     pub(crate) const fn is_loaded(&self) -> bool {
         self.program.is_some()
     }

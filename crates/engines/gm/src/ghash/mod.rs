@@ -39,7 +39,7 @@ impl Sum {
     pub(crate) fn add(&mut self, isa: Isa, key: &GhashKey, blocks: &[[u8; 16]]) {
         self.0 = match isa.kind() {
             Kind::Portable => portable::add(self.0, key, blocks),
-            // SAFETY: whoever has this value knows that the processor has the instructions (Isa's doing).
+            // SAFETY: such a value exists only where the processor has the instructions: Isa checks it.
             #[cfg(target_arch = "x86_64")]
             Kind::Avx2 => unsafe { x86::narrow(self.0, key, blocks) },
             // SAFETY: likewise.

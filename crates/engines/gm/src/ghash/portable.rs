@@ -10,7 +10,7 @@ pub(super) fn add(sum: u128, key: &GhashKey, blocks: &[[u8; 16]]) -> u128 {
     blocks.iter().fold(sum, |sum, block| dot(sum ^ u128::from_be_bytes(*block), key))
 }
 
-/// `a·b·x⁻¹²⁸`.
+/// Montgomery product `a·b·x⁻¹²⁸` in GHASH's field.
 pub(super) fn dot(a: u128, b: u128) -> u128 {
     let (a1, a0, b1, b0) = ((a >> 64) as u64, a as u64, (b >> 64) as u64, b as u64);
     let (low, high) = (product(a0, b0), product(a1, b1));

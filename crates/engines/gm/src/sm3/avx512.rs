@@ -35,7 +35,8 @@ fn rounds(state: Words<8>, mut w: Words<16>) -> Words<8> {
     after
 }
 
-/// What an instruction of three operands makes of them: bit `i` is the answer to the bits of the number `i`, first operand highest.
+/// Truth table of VPTERNLOG, an instruction of three operands: bit `i` is the result for the bits
+/// of the number `i`, first operand highest.
 const SUM: i32 = 0x96;
 const MAJORITY: i32 = 0xe8;
 const CHOICE: i32 = 0xca;

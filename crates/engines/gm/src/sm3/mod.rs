@@ -35,7 +35,7 @@ pub(crate) fn compress(
 ) {
     match isa.kind() {
         Kind::Portable => portable::compress(states, blocks, used),
-        // SAFETY: whoever has this value knows that the processor has the instructions (Isa's doing).
+        // SAFETY: such a value exists only where the processor has the instructions: Isa checks it.
         #[cfg(target_arch = "x86_64")]
         Kind::Avx2 | Kind::Vaes => unsafe { avx2::compress(states, blocks, used) },
         // SAFETY: likewise.

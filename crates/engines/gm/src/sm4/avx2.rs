@@ -149,7 +149,7 @@ version!(
     }
 );
 
-/// What the rounds need, in registers as far as there are any.
+/// Constants of the rounds, in registers as far as there are any.
 struct Tables {
     into: Linear,
     back: Linear,

@@ -6,12 +6,13 @@ use crate::fields::{A, AES, C, Map, Multiply};
 /// would, and back when it goes. So within the rounds nothing stands before the inversion.
 pub(super) const BASIS: Map = INTO_AES.after(A);
 
-/// What the S-box adds before it inverts: round keys have it in them.
+/// The S-box's addend before the inversion. Round keys have it in them.
 pub(super) const BASIS_CONSTANT: u8 = INTO_AES.apply(C);
 
 const INTO_AES: Map = Map::from_sm4(Multiply::Modulo(AES).root(), Multiply::Modulo(AES));
 
-/// What is left of a round behind the inversion: [`A`], [`C`] and the linear transformation L, in [`BASIS`].
+/// The part of a round behind the inversion: [`A`], [`C`] and the linear transformation L, in
+/// [`BASIS`].
 ///
 /// L adds to a word the same turned left by 2, 10, 18 and 24 bits. In bytes: byte `i` of the sum is N(i) + R(i+1) + R(i+2) +
 /// (N+R)(i+3), where R turns a byte left by two bits and N adds to a byte the same shifted left by two. So two maps of the
@@ -22,9 +23,9 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    /// R'.
+    /// The map R', in the comment's terms.
     pub(super) const TURNED: Behind = Behind::of(Map([4, 8, 16, 32, 64, 128, 1, 2]));
-    /// N'.
+    /// The map N', in the comment's terms.
     pub(super) const NEAR: Behind =
         Behind::of(Map([1 ^ 4, 2 ^ 8, 4 ^ 16, 8 ^ 32, 16 ^ 64, 32 ^ 128, 64, 128]));
 

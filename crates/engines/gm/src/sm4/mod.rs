@@ -84,7 +84,7 @@ fn column(isa: Isa, lane: usize) -> usize {
 pub(crate) fn one(isa: Isa, keys: &RoundKeys, blocks: &mut [[u8; 16]]) {
     match isa.kind() {
         Kind::Portable => portable::one(keys, blocks),
-        // SAFETY: whoever has this value knows that the processor has the instructions (Isa's doing).
+        // SAFETY: such a value exists only where the processor has the instructions: Isa checks it.
         #[cfg(target_arch = "x86_64")]
         Kind::Avx2 => unsafe { avx2::aes::one(keys, blocks) },
         // SAFETY: likewise.
@@ -101,7 +101,7 @@ pub(crate) fn one(isa: Isa, keys: &RoundKeys, blocks: &mut [[u8; 16]]) {
 pub(crate) fn each(isa: Isa, keys: &LaneKeys, blocks: &mut [[u8; 16]; LANES], used: usize) {
     match isa.kind() {
         Kind::Portable => portable::each(keys, blocks, used),
-        // SAFETY: whoever has this value knows that the processor has the instructions (Isa's doing).
+        // SAFETY: such a value exists only where the processor has the instructions: Isa checks it.
         #[cfg(target_arch = "x86_64")]
         Kind::Avx2 => unsafe { avx2::aes::each(keys, blocks, used) },
         // SAFETY: likewise.
