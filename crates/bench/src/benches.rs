@@ -10,16 +10,16 @@ use crate::peer::{self, Peer};
 use crate::plot::{Chart, Scale, Series};
 use crate::row::Row;
 
-/// A benchmark.
+/// Benchmark by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bench {
     /// The whole path on one core.
     Esp,
-    /// Cleartext forwarding.
+    /// Forwarding of cleartext, from port to port.
     Forward,
     /// The cipher alone.
     Crypto,
-    /// Many SAs.
+    /// The path with many SAs.
     Sas,
     /// Beside DPDK's gateway.
     Peer,
@@ -27,9 +27,9 @@ pub enum Bench {
     Rekey,
     /// New SAs under load.
     Install,
-    /// Growing tables.
+    /// Tables as they grow.
     Growth,
-    /// Several cores.
+    /// The path on several cores.
     Scale,
     /// Beside offload devices that are free.
     Offload,
@@ -83,7 +83,7 @@ impl Bench {
         }
     }
 
-    /// What its table shows, in a sentence or two.
+    /// Reading of its table, in a sentence or two.
     pub const fn about(self) -> &'static str {
         match self {
             Bench::Esp => {
@@ -179,7 +179,7 @@ impl Bench {
         }
     }
 
-    /// What it measures unless told otherwise.
+    /// Options of the benchmark unless told otherwise.
     pub fn defaults(self, provider: &dyn Provider) -> Options<'_> {
         let suites = |names: &[&str]| names.iter().filter_map(|n| suite_by_name(n)).collect();
         let mut options = Options::new(provider);

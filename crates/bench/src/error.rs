@@ -9,11 +9,11 @@ pub enum BenchError {
     /// The caller asked for nothing, or for something impossible.
     #[error("{what} is {given}; allowed: {allowed}")]
     Option {
-        /// Which option.
+        /// Name of the option.
         what: &'static str,
-        /// What it was.
+        /// Value that was given.
         given: usize,
-        /// What it may be.
+        /// Values that are allowed.
         allowed: &'static str,
     },
     /// The packet would not fit the MTU.
@@ -21,7 +21,7 @@ pub enum BenchError {
     TooLong {
         /// The inner packet's length in bytes.
         size: usize,
-        /// The suite.
+        /// Suite of the SA.
         suite: Suite,
         /// The longest in bytes.
         max: usize,
@@ -35,9 +35,9 @@ pub enum BenchError {
     /// The process has no free descriptor, or may not use the core.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// Step that failed.
         what: String,
-        /// What the system said.
+        /// The kernel's answer.
         source: std::io::Error,
     },
     /// The gateway did not do its work, so its speed says nothing.
@@ -53,13 +53,13 @@ pub enum BenchError {
     /// The cipher's result was wrong.
     #[error("the engine did not seal and open a packet of {suite} right")]
     Wrong {
-        /// The suite.
+        /// Suite of the SA.
         suite: Suite,
     },
     /// The flow cache was of more or of less use than the case is about.
     #[error("{hits} of {given} packets went by a cached plan; allowed: {allowed}")]
     Cached {
-        /// Packets.
+        /// Packets that were given.
         given: u64,
         /// Packets that went by their flow's plan.
         hits: u64,
@@ -69,7 +69,7 @@ pub enum BenchError {
     /// Workers handed over more packets or fewer than the case is about.
     #[error("{handed} of {given} packets were handed over; allowed: {allowed}")]
     HandedOver {
-        /// Packets.
+        /// Packets that were given.
         given: u64,
         /// Packets that were handed over, or dropped because there was no room for them.
         handed: u64,
@@ -79,7 +79,7 @@ pub enum BenchError {
     /// The databases or tables did not answer what they were built for.
     #[error("a look-up in {what} did not find what was put there")]
     NotFound {
-        /// What was asked.
+        /// Name of the database or table.
         what: &'static str,
     },
     /// There is no device, or it refuses what is to be measured.

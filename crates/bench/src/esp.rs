@@ -210,7 +210,7 @@ pub(crate) fn plan<'p>(
     }
 }
 
-/// What a gateway's rows have in common.
+/// The columns that all rows of a gateway share.
 pub(crate) fn row(options: &Options<'_>, bench: &'static str, gateway: &Gateway) -> Row {
     let traffic = &gateway.traffic;
     Row {

@@ -21,13 +21,13 @@ use crate::pin::pin;
 use crate::sibling::Post;
 use crate::timing::{Timed, switches};
 
-/// What a repetition gave.
+/// Result of a repetition.
 pub(crate) struct Exchanged {
     /// Of the packets that came through.
     pub(crate) timed: Timed,
     /// All packets, of pieces that do not count too.
     pub(crate) given: u64,
-    /// Those of them that were dropped because a queue between two workers was full.
+    /// Packets among them that were dropped because a queue between two workers was full.
     pub(crate) lost: u64,
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn repetition(
 }
 
 impl Exchanged {
-    /// Whether every packet was handed over, and none lost that could be.
+    /// Checks that every packet was handed over, and that none was lost but by full queues.
     fn checked(self, set: &[Gateway], before: Sums) -> Result<Exchanged, BenchError> {
         let after = Sums::of(&counters(set));
         let refused = after.refused - before.refused;
@@ -126,7 +126,7 @@ impl Exchanged {
     }
 }
 
-/// What the threads of a repetition share.
+/// State that the threads of a repetition share.
 struct Passes {
     /// Before a pass, before packets go, and when all have ended.
     barrier: Barrier,
@@ -244,7 +244,7 @@ impl Passes {
     }
 }
 
-/// What became of packets, at all workers together.
+/// Counts of packets by their ends, of all workers together.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     ended: u64,

@@ -21,7 +21,7 @@ pub(crate) struct Cipher {
 }
 
 impl Cipher {
-    /// What it does of this suite.
+    /// Capabilities of the cipher for this suite.
     pub(crate) fn capabilities(suite: Suite) -> Capabilities {
         Capabilities { most_packet_len: MOST_PACKET_LEN, ..Capabilities::crypto(vec![suite]) }
     }
@@ -93,7 +93,7 @@ impl Queue<Bounce> for CipherQueue {
     }
 }
 
-/// What the engine is to do for a request.
+/// The engine's job for a request.
 fn job<'r>(sessions: &'r [Session], request: &'r mut Request<Bounce>) -> Option<Job<'r>> {
     let (op, CryptoWork { sa, esp, seq_hi }) = match request.work {
         Work::Seal(of) => (Op::Seal, of),

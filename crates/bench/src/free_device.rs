@@ -40,11 +40,11 @@ struct FreeQueue<B> {
     hardware: Box<dyn Queue<B>>,
     /// Descriptors: what the hardware has not looked at.
     submitted: VecDeque<Request<B>>,
-    /// What it has done.
+    /// Completions that were not polled yet.
     done: VecDeque<Completion<B>>,
-    /// Whether something was submitted since it was polled.
+    /// True if something was submitted since it was polled.
     is_growing: bool,
-    /// Whether what it writes is to lie in no cache.
+    /// True if its output is to lie in no cache.
     is_past_caches: bool,
 }
 
@@ -100,7 +100,7 @@ impl<B: Buffer> Queue<B> for FreeQueue<B> {
 /// A queue, and the number of its device.
 pub(crate) type Numbered = (u8, Box<dyn Queue<DevicePacket>>);
 
-/// What has the SAs of a gateway.
+/// Owner of a gateway's SAs: software, or a device.
 pub(crate) enum Holder {
     /// No device: software does all.
     Software,
@@ -202,7 +202,7 @@ impl Holder {
         Ok(Some((NUMBER, Box::new(FreeQueue::new(nic.queue().map_err(device)?, is_past_caches)))))
     }
 
-    /// Whether the SAs are the device's as a whole.
+    /// True if the device has whole SAs (packet offload).
     pub(crate) fn has_whole_sas(&self) -> bool {
         matches!(self, Holder::Packet(..))
     }

@@ -15,7 +15,7 @@ use crate::shape::{Nested, Shape};
 use crate::traffic::{Choice, Traffic};
 use crate::world;
 
-/// One case.
+/// One case of the record.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// The case's name in the record.
@@ -28,7 +28,7 @@ pub struct Case {
     shape: Shape,
     /// Packets are of one after the other.
     sas: usize,
-    /// Whether each packet is of a flow that was not there before; else each flow has a plan.
+    /// True if each packet is of a new flow; else each flow has a plan.
     is_full_way: bool,
 }
 
@@ -86,7 +86,7 @@ impl Case {
     }
 }
 
-/// The cases.
+/// All cases of the record.
 pub const CASES: [Case; 24] = [
     Case::gcm("gcm-outbound-64", Outbound, 64),
     Case::gcm("gcm-outbound-1400", Outbound, 1400),

@@ -3,7 +3,7 @@
 //! | way | what a packet does |
 //! | --- | --- |
 //! | `leased` | takes from what its worker has leased: [`limit::Path`], as the data path |
-//! | `atomic-queues` | goes to the queue of its limiter ([`dispatch::atomic`]); whoever holds that has the buckets alone |
+//! | `atomic-queues` | goes to the queue of its limiter ([`dispatch::atomic`]); the holder of that queue has the buckets alone |
 //! | `shared-atomic` | takes from the pool, by a compare-and-swap |
 //! | `mutex` | locks the buckets |
 //!
@@ -34,16 +34,16 @@ pub enum Sharing {
     AtomicQueues,
     /// One number for all.
     SharedAtomic,
-    /// A lock.
+    /// A lock around the bucket.
     Mutex,
 }
 
 impl Sharing {
-    /// All ways.
+    /// All ways, in the order of the table.
     pub const ALL: [Sharing; 4] =
         [Sharing::Leased, Sharing::AtomicQueues, Sharing::SharedAtomic, Sharing::Mutex];
 
-    /// Its name.
+    /// Name of the way in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Sharing::Leased => "leased",
@@ -54,7 +54,7 @@ impl Sharing {
     }
 }
 
-/// What is measured.
+/// Parameters of the measurement.
 #[derive(Clone, Debug)]
 pub struct LimitOptions {
     /// Numbers of threads, each on a core of its own.
@@ -71,14 +71,14 @@ pub struct LimitOptions {
     pub repeat: usize,
 }
 
-/// One measurement.
+/// Result of one measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct LimitRow {
     /// How limiters are shared.
     pub sharing: Sharing,
-    /// Threads.
+    /// Threads that pass packets.
     pub cores: usize,
-    /// Limiters.
+    /// Limiters that they share.
     pub limiters: usize,
     /// Flows, spread over threads and limiters.
     pub flows: usize,
@@ -153,7 +153,7 @@ fn jain(shares: &[u64]) -> f64 {
     if squares > 0.0 { sum * sum / (squares * shares.len() as f64) } else { 1.0 }
 }
 
-/// What threads do.
+/// Parameters of one run of the threads.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     cores: usize,
@@ -163,7 +163,7 @@ struct Case {
     duration: Duration,
 }
 
-/// What came of it.
+/// Counts of one run.
 #[derive(Clone, Debug, Default)]
 struct Run {
     seconds: f64,
@@ -369,7 +369,8 @@ impl Side for Locked<'_> {
     }
 }
 
-/// A meter whose writer is whoever holds its lane: the queue orders one holder's writes before the next one's reads.
+/// A meter that the holder of its lane alone writes: the queue orders one holder's writes before
+/// the next one's reads.
 struct Cell([AtomicU64; 3]);
 
 impl Cell {

@@ -11,7 +11,7 @@ pub trait Listener: Sync {
     fn done(&self, rows: &[Row]);
 }
 
-/// Nobody listens.
+/// A listener that ignores all.
 #[derive(Clone, Copy, Debug)]
 pub struct Nobody;
 

@@ -117,7 +117,7 @@ fn memory() -> Option<String> {
     Some(format!("{:.1} GiB", kib as f64 / f64::from(1 << 20)))
 }
 
-/// What the kernel does against the processor's weaknesses, where it does something.
+/// The kernel's mitigations of the processor's weaknesses, if there are any.
 fn mitigations() -> Option<String> {
     let mut all = BTreeSet::new();
     for entry in fs::read_dir("/sys/devices/system/cpu/vulnerabilities").ok()?.flatten() {

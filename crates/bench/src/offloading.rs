@@ -23,7 +23,7 @@ use crate::timing::{Repetitions, Timed, gains, median};
 use crate::traffic::{Choice, Traffic};
 use crate::world;
 
-/// Who protects packets.
+/// Protector of the packets: nobody, software or a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// Nobody: they are forwarded in clear.
@@ -34,7 +34,7 @@ enum Way {
 }
 
 impl Way {
-    /// Those that others are held against come first.
+    /// All ways. Those that others are compared with come first.
     const ALL: [Way; 4] = [Way::Clear, Way::Software, Way::Crypto, Way::Packet];
 
     const fn name(self) -> &'static str {
@@ -87,7 +87,7 @@ pub fn offload(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
     Ok(rows.into_vec())
 }
 
-/// What is measured, each way.
+/// Parameters of the measurement, the same for each way.
 struct Case<'o> {
     options: &'o Options<'o>,
     suite: Suite,
@@ -184,7 +184,8 @@ fn turn(set: &mut [Gateway], cores: &[usize], options: &Options<'_>) -> Result<T
     Ok(Timed::together(&timed))
 }
 
-/// Whether the device has worked on all packets that were protected, and no worker on another's.
+/// Checks that the device has worked on all packets that were protected, and no worker on
+/// another's.
 fn check(set: &[Gateway]) -> Result<(), BenchError> {
     let of = |count: fn(&Gateway) -> u64| set.iter().map(count).sum::<u64>();
     let (given, handed) =

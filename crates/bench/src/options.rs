@@ -9,7 +9,7 @@ pub use crate::direction::Direction;
 use crate::error::BenchError;
 use crate::listener::{Listener, Nobody};
 
-/// What to measure. Each benchmark uses what concerns it.
+/// Parameters of the benchmarks. Each reads those that concern it.
 #[derive(Clone)]
 pub struct Options<'p> {
     /// Makes the engines and sessions.
@@ -18,7 +18,7 @@ pub struct Options<'p> {
     pub suites: Vec<Suite>,
     /// Lengths of the inner IP packet in bytes, from [`MIN_SIZE`] to what fits an MTU of 1500.
     pub sizes: Vec<usize>,
-    /// Directions.
+    /// Directions to measure: outbound, inbound.
     pub directions: Vec<Direction>,
     /// Numbers of SAs, each with a key, a policy and a remote network of its own.
     pub sas: Vec<usize>,

@@ -29,12 +29,12 @@ pub(crate) fn outside<R>(work: impl FnOnce() -> R) -> R {
     done
 }
 
-/// What the calling thread has spent outside so far.
+/// Time that the calling thread has spent outside so far, in time stamps.
 pub(crate) fn spent() -> u64 {
     SPENT.get()
 }
 
-/// What is left of a time, and of its cycles if they are counted, without so much that was spent outside meanwhile.
+/// A time, and its cycles if they are counted, without the time spent outside meanwhile.
 pub(crate) fn without(time: Duration, cycles: Option<u64>, spent: u64) -> (Duration, Option<u64>) {
     match cycles {
         _ if spent == 0 => (time, cycles),

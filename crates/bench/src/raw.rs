@@ -207,7 +207,7 @@ impl<'o> Raw<'o> {
     }
 }
 
-/// What encrypts and decrypts.
+/// Cipher that encrypts and decrypts.
 enum Cipher {
     /// The library's best call.
     Bare(Box<dyn Bare>),

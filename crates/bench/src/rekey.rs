@@ -209,7 +209,7 @@ fn measure_until(
     Ok(row)
 }
 
-/// Who gives SAs their successors, one tunnel after the other.
+/// The owner of the SAs: gives them successors, one tunnel after the other.
 struct Rekeying {
     suite: Suite,
     tunnels: u32,

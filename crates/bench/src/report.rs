@@ -12,11 +12,11 @@ use crate::benches::Bench;
 use crate::machine;
 use crate::row::{Row, columns};
 
-/// What a benchmark gave.
+/// Result of one benchmark.
 pub struct Part {
-    /// Which.
+    /// The benchmark that gave it.
     pub bench: Bench,
-    /// Its rows, or why there are none.
+    /// The rows, or the reason that there are none.
     pub rows: Result<Vec<Row>, String>,
 }
 
@@ -30,7 +30,7 @@ pub struct Report {
     pub repetitions: String,
     /// How long it all took.
     pub took: Duration,
-    /// The benchmarks.
+    /// Results by benchmark.
     pub parts: Vec<Part>,
 }
 

@@ -8,16 +8,16 @@ use crate::direction::Direction;
 /// that rows of all benchmarks make one table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
-    /// Which benchmark.
+    /// Name of the benchmark.
     pub bench: &'static str,
-    /// What distinguishes rows of one benchmark beyond the following: the distribution of packets
-    /// over SAs, what is looked up, what is installed.
+    /// Distinction of rows of one benchmark beyond the following: the distribution of packets over
+    /// SAs, the thing that is looked up or installed.
     pub case: Option<&'static str>,
     /// The crypto engine's name.
     pub engine: Option<&'static str>,
     /// The suite, as strongSwan's proposals name it.
     pub suite: Option<String>,
-    /// Which way.
+    /// Direction of the packets, if it is one.
     pub direction: Option<Direction>,
     /// Length of the inner IP packet in bytes.
     pub size_bytes: Option<usize>,

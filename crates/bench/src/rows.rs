@@ -46,7 +46,7 @@ impl<'p> Rows<'p> {
     }
 }
 
-/// What a measurement is called while it goes on.
+/// Name of a measurement while it goes on.
 pub(crate) fn label(suite: Suite, direction: Direction, size: usize) -> String {
     format!("{suite} {}, {size} bytes", direction.name())
 }

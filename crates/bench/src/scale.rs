@@ -62,7 +62,7 @@ impl Sharing {
     }
 }
 
-/// One repetition.
+/// Result of one repetition.
 struct Turn {
     /// Of all cores together.
     rate: Rate,
@@ -73,11 +73,11 @@ struct Turn {
     lost: Option<(u64, u64)>,
     /// Between the first core and the second.
     round_trip_ns: Option<f64>,
-    /// What the row says beside figures.
+    /// The row without its figures.
     row: Row,
 }
 
-/// What is measured with one core, with two, and so on.
+/// Parameters of the measurement with one core, with two, and so on.
 struct Case<'o> {
     options: &'o Options<'o>,
     suite: Suite,
@@ -256,7 +256,7 @@ impl Case<'_> {
         })
     }
 
-    /// What the row of these workers says beside figures.
+    /// The row of these workers without its figures.
     fn row_of(&self, workers: &[Gateway]) -> Row {
         let traffic = self.plan(workers.len()).traffic;
         let first = workers.first().map(|first| row(self.options, "scale", first));

@@ -23,7 +23,7 @@ pub(crate) struct Shape {
     pub(crate) encap: bool,
     /// AH in place of ESP.
     pub(crate) ah: bool,
-    /// What arrives under ESP does so in two fragments.
+    /// True if packets arrive under ESP in two fragments each.
     pub(crate) in_two: bool,
     /// An SA around or inside of that one.
     pub(crate) nested: Nested,

@@ -4,7 +4,7 @@
 //! machine the sibling is often another machine's: for some milliseconds at a time the core is a third slower,
 //! and nothing that the system counts says so. It shows in how fast instructions go that wait for nothing,
 //! beside such that wait for one another: the latter leave most of the units idle, and take as long as ever
-//! whoever has them. By the ratio of the two the core's clock cancels out.
+//! beside any neighbour. By the ratio of the two the core's clock cancels out.
 
 use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,8 +20,8 @@ use crate::cycles;
 use crate::error::BenchError;
 use crate::pin::pin;
 
-/// Whether the calling thread, which is pinned, has its core for itself: nobody works beside it. True where the
-/// processor has no counter to tell by.
+/// True if the calling thread, which is pinned, has its core for itself: no other program runs
+/// beside it. True where the processor has no counter to tell by.
 pub(crate) fn is_quiet() -> bool {
     let core = rustix::thread::sched_getcpu();
     let Some(now) = look() else { return true };
@@ -35,7 +35,7 @@ pub(crate) fn is_quiet() -> bool {
     now < *least * TOLERANCE
 }
 
-/// Whether the calling thread's core and those of all `posts` are quiet.
+/// True if the calling thread's core and those of all `posts` are quiet.
 pub(crate) fn are_quiet(posts: &[Post]) -> bool {
     let asked: Vec<u64> = posts.iter().map(Post::ask).collect();
     let here = is_quiet();

@@ -15,14 +15,14 @@ use crate::outside;
 use crate::row::Row;
 use crate::sibling::{Post, are_quiet, await_quiet};
 
-/// What the timed pieces of a repetition add up to.
+/// Sums of the timed pieces of a repetition.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Timed {
     pub(crate) packets: u64,
     pub(crate) time: Duration,
     pub(crate) cycles: Option<u64>,
     pub(crate) allocations: u64,
-    /// Whether it is of quiet pieces.
+    /// True if it is of quiet pieces.
     is_quiet: bool,
     /// Time of pieces that were thrown away as another process had the core.
     thrown: Duration,
@@ -156,8 +156,8 @@ impl Timed {
         true
     }
 
-    /// What several cores did at the same time: as one, whose rate is the sum of theirs, and whose cycles are the mean
-    /// of theirs for each packet.
+    /// Sum of several cores' work at the same time, as if of one: its rate is the sum of theirs,
+    /// and its cycles are the mean of theirs for each packet.
     pub(crate) fn together(all: &[Timed]) -> Timed {
         let packets: u64 = all.iter().map(|timed| timed.packets).sum();
         let rate: f64 = all.iter().map(Timed::mpps).sum();
@@ -172,7 +172,7 @@ impl Timed {
         }
     }
 
-    /// Whether a repetition of this length still has time.
+    /// True while a repetition of this length still has time.
     ///
     /// Where quiet pieces are rare it may take several times as long, its patience where that is given, and then
     /// ends with those that there are, or with others.
@@ -190,12 +190,12 @@ impl Timed {
         }
     }
 
-    /// Whether it is of quiet pieces.
+    /// True if it is of quiet pieces.
     pub(crate) const fn is_quiet(&self) -> bool {
         self.is_quiet
     }
 
-    /// Whether anybody looked if it is.
+    /// True if quietness was looked at.
     pub(crate) const fn is_watched(&self) -> bool {
         self.begun.is_some()
     }
@@ -245,7 +245,7 @@ impl Repetitions {
         (0..repeat).map(|_| work()).collect::<Result<Vec<_>, _>>().map(Repetitions)
     }
 
-    /// Those that count: the quiet ones, if there are any.
+    /// The repetitions that count: the quiet ones, if there are any.
     fn counted(&self) -> Vec<&Timed> {
         quiet_ones(self.0.iter().map(|timed| (timed, timed.is_quiet)))
     }
@@ -291,7 +291,7 @@ impl Repetitions {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
     pub(crate) mpps: f64,
-    /// Whether it is of quiet pieces.
+    /// True if it is of quiet pieces.
     pub(crate) is_quiet: bool,
 }
 

@@ -155,7 +155,7 @@ impl Traffic {
         }
     }
 
-    /// What a packet of a flow is when the gateway has forwarded it: one hop further.
+    /// A packet of a flow as the gateway forwards it: one hop further.
     pub(crate) fn forwarded(&self, flow: usize) -> Option<Vec<u8>> {
         let mut packet = vec![0; self.size];
         self.write(flow, &mut packet);

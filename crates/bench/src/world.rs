@@ -218,9 +218,9 @@ pub(crate) fn neighbours(shape: Shape) -> Neighbours {
 
 /// Of both links, in bytes.
 pub(crate) const MTU: u32 = 1500;
-/// In packets.
+/// Replay window of the SAs, in packets.
 pub(crate) const REPLAY_WINDOW: u32 = 128;
-/// Interfaces.
+/// Index of the inner interface.
 pub(crate) const LAN: u32 = 2;
 pub(crate) const WAN: u32 = 3;
 pub(crate) const PRIVATE: u32 = 4;

@@ -17,11 +17,11 @@ pub use mutate::Mutator;
 pub struct Target {
     /// The name of the target, its file, and its folders of inputs.
     pub name: &'static str,
-    /// The entry.
+    /// Entry point: one run on an input.
     pub run: fn(&[u8]),
 }
 
-/// All targets.
+/// All targets, by name.
 pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_ah", run: esp::fuzz::ah },
     Target { name: "fuzz_coalesce", run: io::tun::coalesce::fuzz },

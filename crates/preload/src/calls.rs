@@ -22,9 +22,9 @@ use crate::table::{self, Owner};
 pub(crate) enum Outcome<T> {
     /// The descriptor is not ours: the C library's function is to be called.
     Foreign,
-    /// It would block, and the caller is willing to wait.
+    /// The call would block, and the caller is willing to wait.
     Wait,
-    /// The result.
+    /// The result of the call.
     Done(Result<T, Errno>),
 }
 
@@ -35,7 +35,7 @@ pub(crate) mod option {
     pub(crate) const ADD_MEMBERSHIP: i32 = 1;
     pub(crate) const DROP_MEMBERSHIP: i32 = 2;
     pub(crate) const LIST_MEMBERSHIPS: i32 = 9;
-    /// Those that are switches: PKTINFO, BROADCAST_ERROR, NO_ENOBUFS, LISTEN_ALL_NSID, CAP_ACK,
+    /// Options that are switches: PKTINFO, BROADCAST_ERROR, NO_ENOBUFS, LISTEN_ALL_NSID, CAP_ACK,
     /// EXT_ACK, GET_STRICT_CHK.
     pub(crate) const SWITCHES: [i32; 7] = [3, 4, 5, 8, 10, 11, 12];
 }
@@ -129,10 +129,10 @@ fn try_send(fd: i32, bytes: &[u8], dont_wait: bool, config: &'static Config) -> 
     if blocks(fd, dont_wait) { Wait } else { Done(Err(libc::ECONNREFUSED)) }
 }
 
-/// What a received datagram was.
+/// Length and groups of a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
-    /// Its length in bytes, whatever room the program has for it.
+    /// Length of the datagram in bytes, also where the program has less room for it.
     pub(crate) len: usize,
     /// `nl_groups` of its sender's address: not 0 for a multicast event.
     pub(crate) groups: u32,
@@ -300,14 +300,14 @@ pub(crate) fn set_switch(fd: i32, option: u32, on: bool) -> Outcome<()> {
     Done(say(&mut state, fd, &control(&[record]), config))
 }
 
-/// What `getsockname` and `getsockopt` tell about a socket.
+/// A socket as `getsockname` and `getsockopt` describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Description {
     /// SOCK_RAW or SOCK_DGRAM.
     pub(crate) kind: i32,
     /// `nl_pid`, 0 while not bound.
     pub(crate) port_id: u32,
-    /// `nl_groups`.
+    /// Groups that it listens to (`nl_groups`).
     pub(crate) groups: u32,
     /// The switches that are on, by bit.
     pub(crate) options: u32,
@@ -338,7 +338,7 @@ pub(crate) fn connect(fd: i32) -> Outcome<()> {
     }
 }
 
-/// `close`.
+/// The body of `close`, for our sockets.
 pub(crate) fn close(fd: i32) -> Outcome<()> {
     if !state::is_own_process() {
         return Foreign;
@@ -497,12 +497,12 @@ fn await_sync(fd: i32, sync: u32, config: &'static Config) {
     }
 }
 
-/// Whether the errno says that the connection is gone.
+/// True if the errno says that the connection is gone.
 fn is_loss(errno: Errno) -> bool {
     matches!(errno, libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN | libc::ECONNREFUSED)
 }
 
-/// Whether the caller is willing to wait.
+/// True if the caller is willing to wait.
 fn blocks(fd: i32, dont_wait: bool) -> bool {
     !dont_wait && sys::fcntl(fd, libc::F_GETFL, 0).is_ok_and(|f| f & libc::O_NONBLOCK == 0)
 }

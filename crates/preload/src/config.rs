@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The configuration.
+/// Configuration, from the environment of the program.
 #[derive(Debug)]
 pub(crate) struct Config {
     /// Where the server listens.

@@ -61,7 +61,7 @@ pub(crate) fn renew(config: &Config) {
     }
 }
 
-/// Whether the thread that reconnects has something to do here.
+/// True if the thread that reconnects has something to do here.
 pub(crate) fn is_any_down(state: &State) -> bool {
     state.given.iter().any(Given::is_down)
 }
@@ -89,7 +89,7 @@ fn hand_over(fd: i32, link: i32) -> Option<Result<(), Errno>> {
     }
 }
 
-/// Whether culvert wants sockets. One that knows nothing of them answers by the last record alone.
+/// True if culvert wants sockets. One that knows nothing of them answers by the last record alone.
 fn ask(link: i32) -> bool {
     let port_id = std::process::id().max(1);
     let question =

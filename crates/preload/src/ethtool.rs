@@ -35,7 +35,7 @@ fn switch_on(features: &mut [Block], feature: usize) {
     }
 }
 
-/// Whether the daemon names the interface.
+/// True if the daemon names the interface.
 fn has_device(config: &Config, name: &[u8; NAME_LEN]) -> bool {
     let Some(end) = config.path.iter().rposition(|byte| *byte == b'/') else { return false };
     let mut path = config.path[..=end].to_vec();

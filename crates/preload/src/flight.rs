@@ -13,7 +13,7 @@ use crate::netlink::{self, DONE, ERROR, F_ACK, F_DUMP, Header, xfrm};
 /// Datagrams remembered for each socket. A program that has more in the air loses the oldest.
 const MAX_DATAGRAMS: usize = 64;
 
-/// What ends the wait.
+/// Message that ends the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expects {
     /// An NLMSG_ERROR, which may say "no error".
@@ -93,7 +93,7 @@ impl Flight {
         answers
     }
 
-    /// Whether a message in the datagram answers a request; changes nothing.
+    /// True if a message in the datagram answers a request. Changes nothing.
     pub(crate) fn would_answer(&self, bytes: &[u8], port_id: u32) -> bool {
         let requests = || self.datagrams.iter().flat_map(|d| &d.requests);
         netlink::headers(bytes).filter(|h| h.port_id == port_id).any(|h| {
@@ -142,12 +142,12 @@ impl Flight {
         requests.map(|r| netlink::error_answer(&r.header, errno, port_id)).collect()
     }
 
-    /// What has to be sent again over a new connection, oldest first.
+    /// Requests to be sent again over a new connection, oldest first.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = &[u8]> {
         self.datagrams.iter().map(|d| d.bytes.as_slice())
     }
 
-    /// Whether nothing waits for an answer.
+    /// True if no request waits for an answer.
     pub(crate) fn is_empty(&self) -> bool {
         self.datagrams.is_empty()
     }

@@ -7,14 +7,14 @@ use crate::sys;
 pub(crate) struct Given {
     /// The program's descriptor.
     pub(crate) fd: i32,
-    /// What is behind it.
+    /// Inode of the socket behind the descriptor.
     pub(crate) inode: u64,
     /// The connection that the second one was handed over by.
     pub(crate) link: i32,
 }
 
 impl Given {
-    /// Whether culvert has let go of the second one, while the program still has its own.
+    /// True if culvert has closed the second one, while the program still has its own.
     pub(crate) fn is_down(&self) -> bool {
         // A descriptor that was closed without this library seeing it is no reason to go on.
         sys::inode(self.fd) == Some(self.inode)

@@ -17,7 +17,7 @@
 use crate::netlink::{self, F_MULTI, HEADER_LEN, Header};
 use crate::shim_protocol::ROUTE_PROTOCOL;
 
-/// What is left of a datagram.
+/// Rest of a datagram, once messages were hidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     /// The datagram is as it was.
@@ -28,7 +28,7 @@ pub(crate) enum Left {
     Nothing,
 }
 
-/// Whether any message is one that may have to be hidden: who asks that first spares the rest.
+/// True if any message may have to be hidden. A cheap look, to spare the rest.
 pub(crate) fn has_hidden(datagram: &[u8]) -> bool {
     messages(datagram).is_some_and(|mut all| all.any(|(header, body)| is_ours(header.kind, body)))
 }
@@ -97,7 +97,7 @@ fn messages(datagram: &[u8]) -> Option<impl Iterator<Item = (Header, &[u8])>> {
     })
 }
 
-/// Whether a message is about a route or a rule of culvert's.
+/// True if a message is about a route or a rule of culvert's.
 fn is_ours(kind: u16, body: &[u8]) -> bool {
     match kind {
         // `rtm_protocol` of struct rtmsg.

@@ -21,9 +21,9 @@
 pub(crate) struct Header {
     /// Length of the message in bytes, with the header, without padding.
     pub(crate) len: u32,
-    /// What it is: [`ERROR`], [`DONE`] or one of XFRM's.
+    /// Type of the message: [`ERROR`], [`DONE`] or one of XFRM's.
     pub(crate) kind: u16,
-    /// `NLM_F_*`.
+    /// Flags of the message (`NLM_F_*`).
     pub(crate) flags: u16,
     /// The request's number; answers repeat it.
     pub(crate) seq: u32,

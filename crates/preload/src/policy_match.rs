@@ -84,11 +84,11 @@ struct Match {
     way: Option<Way>,
     /// `--pol`: IPsec or none.
     ipsec: Option<bool>,
-    /// It matches on more than that.
+    /// True if it matches on more than that.
     asks_more: bool,
 }
 
-/// What a rule says, as far as it matters here.
+/// A rule of iptables, as far as it matters here.
 struct Rule {
     matches: [Match; MAX_MATCHES],
     count: usize,
@@ -98,7 +98,8 @@ struct Rule {
     output: Option<Interface>,
 }
 
-/// Whether the program at this path takes rules on its command line, and at which argument they begin.
+/// Index of the argument at which rules begin, if the program at this path takes rules on its
+/// command line.
 pub(crate) fn rules_begin(path: &[u8], args: &[&[u8]]) -> Option<usize> {
     let name =
         |path: &'_ [u8]| -> usize { path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1) };
@@ -195,7 +196,7 @@ fn read(args: &[&[u8]], from: usize) -> Option<Rule> {
 }
 
 impl Rule {
-    /// These words belong to the policy match that was named last.
+    /// Assigns these words to the policy match that was named last.
     fn mark(&mut self, at: usize, len: usize) {
         for word in self.belongs.iter_mut().skip(at).take(len) {
             *word = self.count as u8;

@@ -8,7 +8,8 @@
 /// IP-TFS (6.14).
 const LIKE: (u32, u32) = (6, 13);
 
-/// What an IKE daemon is told instead of an older release; none where the kernel's own is as new.
+/// Release that an IKE daemon is told in the place of an older one. `None` where the kernel's own
+/// is as new.
 ///
 /// At most `room` bytes.
 pub(crate) fn raised(release: &[u8], room: usize) -> Option<Vec<u8>> {

@@ -51,7 +51,7 @@ fn run(config: &Config) {
     }
 }
 
-/// What the thread has found, in order of urgency.
+/// Findings of the thread, in order of urgency.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Seen {
     /// Nothing: it ends.

@@ -28,7 +28,7 @@ pub(crate) fn set(fd: i32, is_one: bool) {
     }
 }
 
-/// Whether `fd` may be such a socket.
+/// True if `fd` may be such a socket.
 pub(crate) fn is_likely(fd: i32) -> bool {
     word(fd).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
 }

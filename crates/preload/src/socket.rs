@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::flight::Flight;
 use crate::shim_protocol::{MAGIC, Record};
 
-/// What is behind the socket's descriptors.
+/// Other end of the socket's descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
     /// A connection to the server.
@@ -29,9 +29,9 @@ pub(crate) struct Registration {
     pub(crate) epoll: i32,
     /// The socket's descriptor.
     pub(crate) fd: i32,
-    /// `epoll_event.events`.
+    /// Events that are watched (`epoll_event.events`).
     pub(crate) events: u32,
-    /// `epoll_event.data`.
+    /// The program's own word (`epoll_event.data`).
     pub(crate) data: u64,
 }
 
@@ -102,7 +102,7 @@ impl Socket {
         self.options = if on { self.options | bit } else { self.options & !bit };
     }
 
-    /// Whether an option is on.
+    /// True if an option is on.
     pub(crate) fn option(&self, option: u32) -> bool {
         self.options & 1u32.checked_shl(option).unwrap_or(0) != 0
     }
@@ -112,7 +112,7 @@ impl Socket {
         self.overrun = !self.option(NO_ENOBUFS);
     }
 
-    /// Whether it is time to try to connect; notes the attempt.
+    /// True if it is time to try to connect. Notes the attempt.
     pub(crate) fn may_retry(&mut self, now: Instant) -> bool {
         self.retry.due(now)
     }

@@ -20,7 +20,7 @@ pub(crate) struct State {
     pub(crate) sockets: Vec<Option<Socket>>,
     /// UDP sockets of the program whose ESP is culvert's.
     pub(crate) given: Vec<Given>,
-    /// Whether the thread that reconnects runs in this process.
+    /// True if the thread that reconnects runs in this process.
     pub(crate) rescuer_runs: bool,
     /// Datagrams are received here before the program gets them; empty until first used.
     pub(crate) buffer: Vec<u8>,
@@ -66,7 +66,7 @@ pub(crate) fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether this process is the one that the state is about.
+/// True if this process is the one that the state is about.
 pub(crate) fn is_own_process() -> bool {
     PROCESS.load(Relaxed) == process::id()
 }
@@ -152,7 +152,7 @@ impl State {
         }
     }
 
-    /// Whether a socket has this port id.
+    /// True if a socket has this port id.
     pub(crate) fn has_port_id(&self, port_id: u32) -> bool {
         self.sockets.iter().flatten().any(|s| s.port_id == Some(port_id))
     }

@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use std::mem::{self, MaybeUninit};
 use std::ptr;
 
-/// An `errno`.
+/// Error number of a system call, positive.
 pub(crate) type Errno = i32;
 
 fn result(returned: libc::c_long) -> Result<usize, Errno> {
@@ -218,7 +218,7 @@ pub(crate) fn send_with(fd: i32, bytes: &[u8], descriptor: i32) -> Result<usize,
     result(unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const message, flags) })
 }
 
-/// Whether the kernel has a netlink socket of the family of routes behind a descriptor.
+/// True if the kernel has a netlink socket of the family of routes behind a descriptor.
 pub(crate) fn is_rtnetlink(fd: i32) -> bool {
     let option = |option: i32| int_option(fd, libc::SOL_SOCKET, option);
     option(libc::SO_DOMAIN) == Some(libc::AF_NETLINK)

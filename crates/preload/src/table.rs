@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Whose descriptor a number is.
+/// Owner of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The program's, or nobody's.
@@ -37,7 +37,7 @@ fn entry(fd: i32) -> Option<&'static AtomicU32> {
     OWNERS.get(usize::try_from(fd).ok()?)
 }
 
-/// Whose `fd` is.
+/// The owner of `fd`.
 pub(crate) fn owner(fd: i32) -> Owner {
     match entry(fd).map_or(0, |e| e.load(Acquire)) {
         0 => Owner::Foreign,
@@ -48,12 +48,12 @@ pub(crate) fn owner(fd: i32) -> Owner {
     }
 }
 
-/// Whether closing `fd` or putting something else behind it is none of our business.
+/// True if `fd` is not ours: closing it, or putting something else behind it, needs no step here.
 pub(crate) fn is_foreign(fd: i32) -> bool {
     owner(fd) == Owner::Foreign
 }
 
-/// Whether `fd` is a socket of ours.
+/// True if `fd` is a socket of ours.
 pub(crate) fn is_socket(fd: i32) -> bool {
     matches!(owner(fd), Owner::Socket(_))
 }

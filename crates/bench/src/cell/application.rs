@@ -25,9 +25,9 @@ pub(super) const RING_LEN: usize = 1 << LOG2_RING_SIZE;
 pub(super) struct Connection {
     /// The gateway's queues.
     pub(super) gateway: Vec<Queue>,
-    /// The application's.
+    /// The application's ends of the queues.
     pub(super) application: Vec<Queue>,
-    /// What either end did wrong.
+    /// Faults of either end.
     pub(super) faults: Arc<Faults>,
     /// Control channels: an end that is dropped is seen by the other.
     _links: [Link; 2],
@@ -75,7 +75,7 @@ impl Connection {
     }
 }
 
-/// What an application has done so far.
+/// Counts of the application so far.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     forwarded: AtomicU64,

@@ -35,9 +35,9 @@ use crate::world;
 
 /// A tunnel's peer: its ends of both SAs.
 pub(super) struct Peer {
-    /// What the gateway opens.
+    /// The peer's SA that seals, for the gateway to open.
     pub(super) seals: Sa,
-    /// What the gateway seals.
+    /// The peer's SA that opens what the gateway seals.
     pub(super) opens: Sa,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Lane {
     /// The network's end, and what the port there has counted.
     pub(super) network: Wire,
     pub(super) sent: Arc<PortCounters>,
-    /// Those of the worker's tunnels.
+    /// The peers of the worker's tunnels.
     pub(super) peers: Vec<Peer>,
     /// A message of each flow, and the peer that sends it.
     pub(super) flows: Vec<(usize, Vec<u8>)>,
@@ -59,7 +59,7 @@ pub(super) struct Lane {
     /// All packets, while they are outside the gateway.
     pub(super) stock: Vec<Packet>,
     pub(super) frames: usize,
-    /// Whether the application has the worker's core.
+    /// True if the application has the worker's core.
     pub(super) is_on_one_core: bool,
     /// Packets that were given to the gateway so far.
     pub(super) given: u64,
@@ -158,7 +158,7 @@ impl Lane {
     }
 }
 
-/// Whether a packet is a message with source and destination exchanged, and some hops further.
+/// True if a packet is a message with source and destination exchanged, and some hops further.
 fn is_answer(packet: &[u8], message: &[u8]) -> bool {
     let headers_len = ipv4::MIN_HEADER_LEN + udp::HEADER_LEN;
     let (Ok(h), Ok(m)) = (parse_ip(packet), parse_ip(message)) else { return false };

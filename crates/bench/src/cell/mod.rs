@@ -62,7 +62,7 @@ pub(crate) fn small_cell(options: &Options<'_>) -> Result<Vec<Row>, BenchError> 
     Ok(rows.into_vec())
 }
 
-/// What is measured.
+/// Parameters of the measurement.
 struct Case<'o> {
     options: &'o Options<'o>,
     suite: Suite,

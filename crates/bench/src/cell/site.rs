@@ -22,7 +22,7 @@ use crate::port::Wire;
 use crate::shape::Shape;
 use crate::world::{self, LAN, LAN_PORT, MTU, WAN, WAN_PORT};
 
-/// What a site is built for.
+/// Parameters that a site is built by.
 pub(super) struct Plan<'p> {
     pub(super) provider: &'p dyn Provider,
     pub(super) suite: Suite,
@@ -35,7 +35,7 @@ pub(super) struct Plan<'p> {
     pub(super) workers: usize,
     /// Packets of each worker.
     pub(super) frames: u32,
-    /// Whether application and worker have one core.
+    /// True if application and worker have one core.
     pub(super) is_on_one_core: bool,
 }
 

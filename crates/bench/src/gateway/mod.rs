@@ -56,13 +56,13 @@ pub(crate) enum Arrival {
     InMemory,
 }
 
-/// What a gateway is built for.
+/// Parameters that a gateway is built by.
 pub(crate) struct Plan<'p> {
     pub(crate) provider: &'p dyn Provider,
     pub(crate) suite: Suite,
     pub(crate) path: Path,
     pub(crate) arrival: Arrival,
-    /// What has the SAs: the device, if it is one, is free ([`crate::free_device`]).
+    /// Owner of the SAs. A device is free ([`crate::free_device`]).
     pub(crate) placement: Placement,
     pub(crate) traffic: Traffic,
     /// Packets under way at once.
@@ -73,12 +73,13 @@ pub(crate) struct Plan<'p> {
     pub(crate) routes: Vec<forward::RouteEntry>,
 }
 
-/// Whose packets the workers of a set receive. SA `n` has its home at worker `n` modulo their number.
+/// The packets that the workers of a set receive. SA `n` has its home at worker `n` modulo their
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spread {
-    /// Those of its own SAs: as when a card spreads them over queues by their SPIs.
+    /// Packets of its own SAs: as when a card spreads them over queues by their SPIs.
     AtHome,
-    /// Those of the next worker's SAs, to which it hands over all of them.
+    /// Packets of the next worker's SAs, to which it hands over all of them.
     Away,
 }
 
@@ -93,17 +94,17 @@ pub(crate) struct Gateway {
     /// ([`mem::Allocator`]). Keys that outlive the rest of their SA lie apart from it in the next gateway of
     /// this process.
     pub(crate) peers: Vec<Sa>,
-    /// Those around them, where there are two.
+    /// The peers' outer SAs, where there are two around a packet.
     around: Vec<Sa>,
     /// Peers' ends that take their places with the next pass of packets.
     successors: Vec<(usize, Sa)>,
     pub(crate) worker: Worker,
-    /// Those of a set are with its first worker.
+    /// Databases of SAs and policies. The first worker of a set has them.
     pub(crate) databases: Databases<Sa>,
     pub(crate) tables: Arc<Tables>,
-    /// What has the SAs; that of a set is with its first worker.
+    /// Owner of the SAs. The first worker of a set has it.
     pub(crate) holder: Holder,
-    /// What building it cost.
+    /// Cost of building it.
     pub(crate) built: Built,
     pub(crate) suite: Suite,
     pub(crate) traffic: Traffic,
@@ -113,7 +114,7 @@ pub(crate) struct Gateway {
     /// Where packets come in, and where they go out.
     inside: Wire,
     outside: Wire,
-    /// Whether the worker has taken none of the packets of this pass.
+    /// True if the worker has taken none of the packets of this pass.
     fresh: bool,
     /// An engine that is not the worker's.
     pub(crate) engine: Box<dyn Engine>,
@@ -324,8 +325,8 @@ impl Gateway {
         self.successors.push((tunnel, sa));
     }
 
-    /// Whether this is asked for the first time since packets were loaded: everything that was
-    /// under way before has ended.
+    /// True for the first call since packets were loaded: everything that was under way before has
+    /// ended.
     pub(crate) fn is_pass_fresh(&mut self) -> bool {
         core::mem::take(&mut self.fresh)
     }
@@ -409,12 +410,12 @@ impl Gateway {
         self.crypto_threads.iter().map(|thread| switches(*thread)).sum()
     }
 
-    /// Who looks at the cores of the crypto threads.
+    /// Watchers of the crypto threads' cores.
     pub(crate) fn posts(&self) -> Arc<[Post]> {
         Arc::clone(&self.posts)
     }
 
-    /// What became of packets so far.
+    /// Counters of the gateway's packets.
     pub(crate) fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }

@@ -13,7 +13,7 @@ use crate::options::Direction;
 use crate::traffic::Traffic;
 use crate::world;
 
-/// What building a gateway cost.
+/// Cost of building a gateway.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Built {
     /// Seconds for keys, SAs and policies.

@@ -52,8 +52,8 @@ impl Files {
         Ok(files)
     }
 
-    /// Whether the peer runs fastest by DPDK's IPsec library and calls the cipher itself (GCM), or
-    /// by its own code and a crypto device (CBC).
+    /// True if the peer runs fastest by DPDK's IPsec library and calls the cipher itself (GCM).
+    /// False if by its own code and a crypto device (CBC).
     pub(crate) const fn uses_library(&self) -> bool {
         by_library(self.suite)
     }
@@ -66,7 +66,7 @@ impl Files {
         self.directory.join("packets.pcap")
     }
 
-    /// What the peer says goes here.
+    /// Path of the peer's log.
     pub(crate) fn log(&self) -> PathBuf {
         self.directory.join("log")
     }

@@ -33,14 +33,14 @@ use crate::traffic::{Choice, Traffic};
 use hugepages::HugePages;
 use secgw::Secgw;
 
-/// What the bench `peer` needs beyond the others.
+/// Parameters of the bench `peer` beyond those of the others.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// The peer's program; `bench/peer/build` makes it.
     pub program: PathBuf,
     /// Set from outside (a signal) to end early: everything is put back as it was.
     pub stop: Arc<AtomicBool>,
-    /// Whether there is nothing to put back: then this process may just be killed.
+    /// True while there is nothing to put back: this process may just be killed.
     pub is_idle: Arc<AtomicBool>,
 }
 

@@ -111,7 +111,7 @@ fn all(args: &AllArgs, json: bool) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Whether a hangup is ignored, as under nohup(1): then it stays so.
+/// True if a hangup is ignored, as under nohup(1): it stays so.
 fn ignores_hangup() -> bool {
     // A mask in hexadecimal whose lowest bit is signal 1 (proc_pid_status(5)).
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

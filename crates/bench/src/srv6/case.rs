@@ -59,7 +59,7 @@ pub(super) fn headend(count: usize) -> Option<Headend> {
     Headend::new(mode, segments, SOURCE).ok()
 }
 
-/// What a headend makes of a packet, if there are segments.
+/// A headend's result for a packet, if there are segments.
 pub(crate) fn with_segments(count: usize, packet: Option<Vec<u8>>) -> Option<Vec<u8>> {
     let Some(headend) = headend(count) else { return packet };
     let mut bytes = vec![0; headend.overhead()];

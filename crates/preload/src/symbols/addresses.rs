@@ -9,7 +9,7 @@ use super::{fail, returned, sealed};
 use crate::calls::{self, Outcome};
 use crate::table;
 
-/// `bind(2)`.
+/// `bind(2)`: a netlink socket of ours gets its port id and groups.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
     if table::is_socket(fd) {
@@ -55,7 +55,7 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     libc_call!(c"shutdown": fn(fd => c_int, how => c_int) -> c_int)
 }
 
-/// `getsockname(2)`.
+/// `getsockname(2)`: a socket of ours answers as netlink.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn getsockname(
     fd: c_int,

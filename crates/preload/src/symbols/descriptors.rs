@@ -29,7 +29,7 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
     fd
 }
 
-/// `close(2)`.
+/// `close(2)`: a socket of ours is ended.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     if !table::is_foreign(fd)
@@ -40,7 +40,7 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     libc_call!(c"close": fn(fd => c_int) -> c_int)
 }
 
-/// `close_range(2)`.
+/// `close_range(2)`: our sockets in the range are forgotten, unless they are to be closed on exec.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     /// Of linux/close_range.h: nothing is closed now.
@@ -51,14 +51,14 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
     libc_call!(c"close_range": fn(first => c_uint, last => c_uint, flags => c_int) -> c_int)
 }
 
-/// `closefrom(3)`.
+/// `closefrom(3)`: our sockets from there on are forgotten.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
     sealed(|| calls::forget_range(first.max(0) as c_uint, c_uint::MAX));
     libc_call!(c"closefrom": fn(first => c_int) -> c_int);
 }
 
-/// `dup(2)`.
+/// `dup(2)`: a copy of our socket is ours too.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn dup(old: c_int) -> c_int {
     let new = libc_call!(c"dup": fn(old => c_int) -> c_int);
@@ -71,7 +71,7 @@ pub unsafe extern "C-unwind" fn dup(old: c_int) -> c_int {
     new
 }
 
-/// `dup2(2)`.
+/// `dup2(2)`: a copy of our socket is ours too, and one that it replaces is ended.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
     if (table::is_socket(old) || !table::is_foreign(new))
@@ -86,7 +86,7 @@ pub unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
     fd
 }
 
-/// `dup3(2)`.
+/// `dup3(2)`: a copy of our socket is ours too, and one that it replaces is ended.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     if (table::is_socket(old) || !table::is_foreign(new))

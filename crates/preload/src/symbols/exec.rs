@@ -23,7 +23,7 @@ unsafe extern "C" {
     static ENVIRON: Strings;
 }
 
-/// `execve(2)`.
+/// `execve(2)`, with arguments and environment rewritten for the new program.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn execve(path: *const c_char, argv: Strings, envp: Strings) -> c_int {
     with_arguments(path, argv, envp, |argv, envp| {
@@ -33,14 +33,14 @@ pub unsafe extern "C-unwind" fn execve(path: *const c_char, argv: Strings, envp:
     })
 }
 
-/// `execv(3)`.
+/// `execv(3)`, with arguments and environment rewritten for the new program.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn execv(path: *const c_char, argv: Strings) -> c_int {
     // SAFETY: the environment is the process's; as the caller vouches for.
     unsafe { execve(path, argv, ENVIRON) }
 }
 
-/// `execvp(3)`.
+/// `execvp(3)`, with arguments and environment rewritten for the new program.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn execvp(file: *const c_char, argv: Strings) -> c_int {
     // SAFETY: the environment is the process's.
@@ -53,7 +53,7 @@ pub unsafe extern "C-unwind" fn execvp(file: *const c_char, argv: Strings) -> c_
     )
 }
 
-/// `execvpe(3)`.
+/// `execvpe(3)`, with arguments and environment rewritten for the new program.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn execvpe(
     file: *const c_char,
@@ -68,7 +68,7 @@ pub unsafe extern "C-unwind" fn execvpe(
     )
 }
 
-/// `posix_spawn(3)`.
+/// `posix_spawn(3)`, with arguments and environment rewritten for the new program.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn posix_spawn(
     pid: *mut pid_t,
@@ -86,7 +86,7 @@ pub unsafe extern "C-unwind" fn posix_spawn(
     )
 }
 
-/// `posix_spawnp(3)`.
+/// `posix_spawnp(3)`, with arguments and environment rewritten for the new program.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn posix_spawnp(
     pid: *mut pid_t,
@@ -180,7 +180,8 @@ fn script_environment(
     true
 }
 
-/// What a script's variable of its tunnel's interface is to say: `PLUTO_INTERFACE=culvert0`, with a zero behind it.
+/// Assignment for a script's variable of its tunnel's interface: `PLUTO_INTERFACE=culvert0`, with a
+/// zero behind it.
 fn script_interface(
     socket: &[u8],
     assigned: &mut [u8; INTERFACE.len() + NAME_LEN],
@@ -249,7 +250,7 @@ impl<'a> List<'a> {
         pointers.map(|pointer| (pointer, unsafe { CStr::from_ptr(pointer) }.to_bytes()))
     }
 
-    /// Its strings, if they fit.
+    /// The strings of the list, if they fit.
     fn strings<'b>(self, out: &'b mut [&'a [u8]]) -> Option<&'b [&'a [u8]]> {
         let mut len = 0;
         for (_, text) in self.iter() {
@@ -264,7 +265,7 @@ impl<'a> List<'a> {
         self.iter().find_map(|(_, text)| text.strip_prefix(name))
     }
 
-    /// Whether it has a variable of the same name.
+    /// True if it has a variable of the same name.
     fn has_same_name(self, other: &[u8]) -> bool {
         let end = other.iter().position(|b| *b == b'=').map_or(other.len(), |at| at + 1);
         other.get(..end).is_some_and(|name| self.value(name).is_some())
@@ -276,7 +277,7 @@ const CHOICE: &[u8] = b"CULVERT_POLICY_MATCH=";
 const CULVERT: &[u8] = b"CULVERT_";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
-/// What every script of strongSwan's `updown` finds in its environment.
+/// Variable that every script of strongSwan's `updown` finds in its environment.
 const SCRIPT: &[u8] = b"PLUTO_VERB=";
 
 /// The interface by which a tunnel's packets come and go in clear. strongSwan says the one that leads to the peer.

@@ -20,7 +20,7 @@ pub(super) unsafe fn vectors<'a>(buffers: *const iovec, count: size_t) -> &'a [i
     unsafe { slice::from_raw_parts(buffers, count) }
 }
 
-/// What the program sends, in one piece.
+/// The program's data, in one piece.
 ///
 /// # Safety
 ///
@@ -102,7 +102,7 @@ pub(super) unsafe fn take_address(
     Ok((own.nl_pid, own.nl_groups))
 }
 
-/// Whether an address that is sent to is the kernel's: port id 0, no group.
+/// Checks that the destination is the kernel's: port id 0, no group.
 ///
 /// # Safety
 ///

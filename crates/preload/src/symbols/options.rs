@@ -54,7 +54,7 @@ pub unsafe extern "C-unwind" fn setsockopt(
 const ENCAP: (c_int, c_int) = (libc::IPPROTO_UDP, 100);
 const ESP_IN_UDP: c_int = 2;
 
-/// Whether IKE daemons set this on their UDP sockets.
+/// True for options that IKE daemons set on their UDP sockets.
 fn is_ike_option(level: c_int, name: c_int) -> bool {
     /// `IP_XFRM_POLICY` and `IPV6_XFRM_POLICY` of linux/in.h and linux/in6.h.
     const POLICY: [(c_int, c_int); 2] = [(libc::IPPROTO_IP, 17), (libc::IPPROTO_IPV6, 35)];
@@ -110,7 +110,7 @@ fn force_buffer(fd: c_int, name: c_int, value: Option<c_int>) -> Option<c_int> {
     )
 }
 
-/// `getsockopt(2)`.
+/// `getsockopt(2)`: a socket of ours answers as netlink.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn getsockopt(
     fd: c_int,
@@ -131,7 +131,7 @@ pub unsafe extern "C-unwind" fn getsockopt(
     libc_call!(c"getsockopt": fn(fd => c_int, level => c_int, name => c_int, value => *mut c_void, len => *mut socklen_t) -> c_int)
 }
 
-/// What a netlink socket would answer; `None` where the connection's own answer is right.
+/// Answer of a netlink socket; `None` where the connection's own answer is right.
 fn own_option(fd: c_int, level: c_int, name: c_int) -> Option<Result<c_int, c_int>> {
     let d = sealed(|| calls::describe(fd))?;
     match (level, name) {

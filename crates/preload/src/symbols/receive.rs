@@ -35,7 +35,7 @@ macro_rules! receive_loop {
     };
 }
 
-/// What the C library's function received on a socket of Linux's: on rtnetlink without culvert's own
+/// Receives by the C library's function on a socket of Linux's: on rtnetlink without culvert's own
 /// routes and rules. Where a part of a dump holds nothing else, the next part is received.
 macro_rules! of_linux {
     ($fd:expr, $flags:expr, $buffer:expr, $len:expr, $call:expr) => {
@@ -52,7 +52,7 @@ macro_rules! of_linux {
     };
 }
 
-/// `recv(2)`.
+/// `recv(2)`: a socket of ours gives datagrams of the server.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recv(
     fd: c_int,
@@ -75,7 +75,7 @@ pub unsafe extern "C-unwind" fn recv(
     )
 }
 
-/// `recvfrom(2)`.
+/// `recvfrom(2)`: a socket of ours gives datagrams of the server, from the kernel's address.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recvfrom(
     fd: c_int,
@@ -141,7 +141,7 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
     })
 }
 
-/// `read(2)`.
+/// `read(2)`: a socket of ours gives datagrams of the server.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
     if table::is_socket(fd) {
@@ -159,7 +159,7 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t
     )
 }
 
-/// `readv(2)`.
+/// `readv(2)`: a socket of ours gives datagrams of the server.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
     if table::is_socket(fd)
@@ -264,7 +264,7 @@ unsafe fn without_hidden(
     }
 }
 
-/// What a receive call returns: MSG_TRUNC asks for the full length.
+/// Return value of a receive call: MSG_TRUNC asks for the full length.
 fn received_len(taken: Result<Taken, ()>, flags: c_int) -> ssize_t {
     match taken {
         Ok(t) if flags & libc::MSG_TRUNC != 0 => t.received.len as ssize_t,
@@ -273,7 +273,7 @@ fn received_len(taken: Result<Taken, ()>, flags: c_int) -> ssize_t {
     }
 }
 
-/// What a receive call got.
+/// Result of a receive call.
 #[derive(Clone, Copy)]
 struct Taken {
     copied: usize,

@@ -9,7 +9,7 @@ use super::{fail, returned, sealed};
 use crate::calls::{self, Outcome};
 use crate::{flight, table};
 
-/// `send(2)`.
+/// `send(2)`: a socket of ours sends to the server.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn send(
     fd: c_int,
@@ -27,7 +27,7 @@ pub unsafe extern "C-unwind" fn send(
     libc_call!(c"send": fn(fd => c_int, buffer => *const c_void, len => size_t, flags => c_int) -> ssize_t)
 }
 
-/// `sendto(2)`.
+/// `sendto(2)`: a socket of ours sends to the server.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendto(
     fd: c_int,
@@ -73,7 +73,7 @@ pub unsafe extern "C-unwind" fn sendmsg(
     libc_call!(c"sendmsg": fn(fd => c_int, message => *const msghdr, flags => c_int) -> ssize_t)
 }
 
-/// `write(2)`.
+/// `write(2)`: a socket of ours sends to the server.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
     if table::is_socket(fd) {
@@ -86,7 +86,7 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, len: siz
     libc_call!(c"write": fn(fd => c_int, buffer => *const c_void, len => size_t) -> ssize_t)
 }
 
-/// `writev(2)`.
+/// `writev(2)`: a socket of ours sends to the server.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn writev(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
     if table::is_socket(fd) && count >= 0 {

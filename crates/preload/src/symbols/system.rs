@@ -29,8 +29,8 @@ pub unsafe extern "C-unwind" fn uname(buffer: *mut utsname) -> c_int {
     result
 }
 
-/// Whether the program is charon, in any of its forms: others, such as what its scripts start, are told
-/// the kernel's own release, which names the folder of modules.
+/// True if the program is charon, in any of its forms. Others, such as those that its scripts
+/// start, are told the kernel's own release, which names the folder of modules.
 fn has_charon() -> bool {
     // SAFETY: the name ends with a zero byte, and what is found is not used.
     !ptr::eq(unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"libcharon_init".as_ptr()) }, ptr::null())
