@@ -9,7 +9,7 @@ use policy::Direction;
 /// An attribute of an SA or a policy that a device does not carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribute {
-    /// The algorithms.
+    /// Algorithms of the SA.
     Suite(Suite),
     /// An integrity key of so many bytes.
     AuthKey(usize),
@@ -21,7 +21,7 @@ pub enum Attribute {
     Families,
     /// Extended sequence numbers, or their absence.
     Esn(bool),
-    /// UDP encapsulation.
+    /// Encapsulation in UDP.
     UdpEncap,
     /// The size of the replay window in packets; 0 is no replay check.
     ReplayWindow(u32),
@@ -29,7 +29,7 @@ pub enum Attribute {
     TfcPadding,
     /// Flags about ECN, DSCP or DF.
     Flags,
-    /// A mark.
+    /// Mark of the SA or policy.
     Mark,
     /// An XFRM interface id.
     IfId,

@@ -10,7 +10,7 @@ pub struct Bounce {
     pub(crate) turn: u64,
     /// The job's place in that run.
     pub(crate) at: usize,
-    /// Whether software checks what the device makes of it.
+    /// True if software checks the device's result.
     pub(crate) is_checked: bool,
 }
 

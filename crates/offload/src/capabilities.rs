@@ -32,16 +32,16 @@ impl Placement {
     }
 }
 
-/// What a device does. Fixed for the life of the device.
+/// Capabilities of a device. Fixed for the life of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// [`Placement::Crypto`] or [`Placement::Packet`].
     pub placement: Placement,
-    /// The suites.
+    /// Suites that the device has.
     pub suites: Vec<Suite>,
-    /// Tunnel mode.
+    /// True if it has tunnel mode.
     pub has_tunnel: bool,
-    /// Transport mode.
+    /// True if it has transport mode.
     pub has_transport: bool,
     /// AH beside ESP.
     pub has_ah: bool,
@@ -49,7 +49,7 @@ pub struct Capabilities {
     pub has_mixed_families: bool,
     /// Extended sequence numbers.
     pub has_esn: bool,
-    /// UDP encapsulation.
+    /// True if it has UDP encapsulation.
     pub has_udp_encap: bool,
     /// Traffic flow confidentiality.
     pub has_tfc: bool,
@@ -73,7 +73,7 @@ pub struct Capabilities {
     pub most_addresses: usize,
     /// Policies of each direction at most.
     pub most_policies: usize,
-    /// Whether packets of one SA come back in the order of submission.
+    /// True if packets of one SA come back in the order of submission.
     pub is_ordered: bool,
     /// The longest packet with its outer header, in bytes.
     pub most_packet_len: usize,
@@ -114,7 +114,7 @@ impl Capabilities {
         }
     }
 
-    /// Whether a device with these capabilities carries an SA exactly as described.
+    /// Checks that a device with these capabilities carries an SA exactly as described.
     ///
     /// With crypto offload only what goes into the cipher counts, and what stands in front of ESP: a device that
     /// finds SAs by itself reads the outer headers.
@@ -157,9 +157,9 @@ impl Capabilities {
         )
     }
 
-    /// Whether a packet of an offloaded SA, from its outer IP header on, may be given to the device; it goes by
-    /// software else. With crypto offload, where software asks for each packet (Linux's
-    /// `xdo_dev_offload_ok`).
+    /// True if a packet of an offloaded SA, from its outer IP header on, may be given to the
+    /// device. Else it goes by software. With crypto offload, where software asks for each packet
+    /// (Linux's `xdo_dev_offload_ok`).
     pub fn offload_ok(&self, packet: &[u8]) -> bool {
         if packet.len() > self.most_packet_len {
             return false;
@@ -170,7 +170,7 @@ impl Capabilities {
             && (self.has_fragments || headers.fragment == Fragment::Whole)
     }
 
-    /// Whether a device with these capabilities carries out a policy exactly as described.
+    /// Checks that a device with these capabilities carries out a policy exactly as described.
     ///
     /// # Errors
     /// The first attribute that the device lacks.

@@ -62,7 +62,8 @@ pub fn check_suites(device: Tested<'_>, suites: &[Suite]) {
     assert_eq!(device.event(), None, "all events were taken");
 }
 
-/// What the capabilities name is taken; the rest is refused, by its attribute, and leaves nothing behind.
+/// Checks that the device takes all that the capabilities name, and refuses the rest by its
+/// attribute, of which it leaves nothing behind.
 fn attributes_are_named(device: Tested<'_>) {
     let capabilities = device.capabilities().clone();
     assert!(!capabilities.suites.is_empty() && capabilities.most_sas > 0);

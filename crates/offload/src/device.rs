@@ -13,13 +13,13 @@ use crate::queue::{Buffer, Queue};
 /// An SA that is to be put in. The device copies what it needs.
 #[derive(Clone, Copy, Debug)]
 pub struct NewSa<'a> {
-    /// Which way.
+    /// Direction of the SA.
     pub direction: SaDirection,
     /// As the owner described it.
     pub config: &'a SaConfig,
-    /// Its keys. A device that keeps a copy zeroises it when the SA is removed.
+    /// Keys of the SA. A device that keeps a copy zeroises it when the SA is removed.
     pub keys: &'a Keys,
-    /// What it did in another place; [`Live::default`] for a new one.
+    /// State of the SA from another place; [`Live::default`] for a new one.
     pub start: &'a Live,
 }
 
@@ -45,27 +45,27 @@ pub struct Live {
     pub received: Vec<u64>,
     /// Bytes inside ESP without padding, as Linux counts them.
     pub bytes: u64,
-    /// Packets.
+    /// Packets that the SA has carried.
     pub packets: u64,
 }
 
 /// How full a table is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableUse {
-    /// Of what.
+    /// Name of the table.
     pub name: &'static str,
     /// Entries that are taken.
     pub used: usize,
-    /// All entries.
+    /// Entries of the table.
     pub most: usize,
 }
 
-/// What a device has done since it was there: packets.
+/// Counts of packets since the device was there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
-    /// Sealed.
+    /// Packets that were sealed.
     pub sealed: u64,
-    /// Opened.
+    /// Packets that were opened.
     pub opened: u64,
     /// Not opened, as the ICV was wrong.
     pub wrong_icv: u64,
@@ -82,7 +82,7 @@ pub trait Device<B: Buffer>: Send {
     /// The device's name, for people.
     fn name(&self) -> &str;
 
-    /// What the device does.
+    /// Capabilities of the device.
     fn capabilities(&self) -> &Capabilities;
 
     /// Puts an SA in; its packets may come from now on.
@@ -139,7 +139,7 @@ pub trait Device<B: Buffer>: Send {
     /// The oldest event that waits.
     fn event(&mut self) -> Option<Event>;
 
-    /// Whether the device still answers.
+    /// Checks that the device still answers.
     ///
     /// # Errors
     /// [`Failure`].
@@ -150,7 +150,7 @@ pub trait Device<B: Buffer>: Send {
         Vec::new()
     }
 
-    /// What it has done, for people.
+    /// Counts of its work, for people.
     fn counters(&self) -> DeviceCounters {
         DeviceCounters::default()
     }

@@ -15,7 +15,7 @@ use crypto::{Job, JobStatus, Layout, Op};
 
 use crate::bounce::Bounce;
 
-/// What a device made of a job, until software has worked on it too.
+/// A device's result of a job, kept until software has worked on it too.
 pub(crate) struct Doubt {
     /// The device's packet.
     pub buffer: Bounce,
@@ -24,7 +24,7 @@ pub(crate) struct Doubt {
 }
 
 impl Doubt {
-    /// Whether software, which has worked on the job, came to the same result.
+    /// True if software, which has worked on the job, came to the same result.
     pub fn is_confirmed(&self, job: &Job<'_>) -> bool {
         if job.status != self.claim {
             return false;
@@ -39,8 +39,8 @@ impl Doubt {
     }
 }
 
-/// Whether a packet is none that a cipher makes: what stands in front of the text has changed, or an end of the text
-/// has not.
+/// True if no cipher can have made the packet: the bytes in front of the text have changed, or an
+/// end of the text has not.
 pub(crate) fn is_suspect(job: &Job<'_>, esp: &[u8]) -> bool {
     let Some(Layout { text, icv, .. }) = job.layout() else { return true };
     let is_same = |part: Range<usize>| job.packet.get(part.clone()) == esp.get(part);

@@ -24,8 +24,8 @@ use crate::queue::BURST_LEN;
 pub struct OffloadEngine {
     software: Box<dyn Engine>,
     lanes: Vec<Lane>,
-    /// Whether any SA was ever offloaded: until then nobody looks for one. What hands a session to another thread
-    /// makes this seen there, too.
+    /// True once any SA was offloaded: until then no look-up is made. Relaxed: handing a session
+    /// to another thread makes this seen there, too.
     is_used: Arc<AtomicBool>,
     turn: u64,
 }

@@ -12,7 +12,7 @@ pub enum PutError {
     /// A table of the device is full.
     #[error("the device has room for {most} {what}, and all are taken")]
     Full {
-        /// Of what.
+        /// Name of the table.
         what: &'static str,
         /// How many there may be.
         most: usize,
@@ -45,13 +45,13 @@ pub enum Invalid {
 /// A fault of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// It is gone: unplugged, reset, its driver unloaded. It does not come back.
+    /// The device is gone: unplugged, reset, its driver unloaded. It does not come back.
     #[error("the device is gone")]
     Gone,
-    /// It did not answer in time.
+    /// The device did not answer in time.
     #[error("the device does not answer")]
     Unresponsive,
-    /// It, or the library under it, broke its own contract.
+    /// The device, or the library under it, broke its own contract.
     #[error("the device failed: {0}")]
     Broken(&'static str),
 }

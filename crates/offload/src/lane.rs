@@ -145,13 +145,13 @@ impl Lane {
     }
 }
 
-/// What the device's word is worth.
+/// Trust in the device's result.
 enum Settled {
     /// The job is done.
     Done,
     /// The device has not worked on it.
     NotDone,
-    /// This is its word, and software has to check it.
+    /// Result of the device that software has to check.
     Doubtful(JobStatus),
 }
 

@@ -21,7 +21,7 @@ pub struct Offloaded {
     pub(crate) software: Session,
     /// The outer header, with a length of 0.
     pub(crate) head: Vec<u8>,
-    /// Whether the device takes packets with such a header.
+    /// True if the device takes packets with such a header.
     is_head_ok: OnceLock<bool>,
     /// How many packets software still checks.
     unproven: AtomicU8,
@@ -54,8 +54,8 @@ impl Offloaded {
         &self.device
     }
 
-    /// Whether a packet of so many bytes, behind the outer header that all packets of the SA have, may be given to the
-    /// device ([`Capabilities::offload_ok`]).
+    /// True if a packet of so many bytes, behind the outer header that all packets of the SA have,
+    /// may be given to the device ([`Capabilities::offload_ok`]).
     pub(crate) fn is_ok(&self, capabilities: &Capabilities, len: usize) -> bool {
         let ask = || {
             let mut room = [0; LONGEST_HEAD];
@@ -67,7 +67,7 @@ impl Offloaded {
         len <= capabilities.most_packet_len && *self.is_head_ok.get_or_init(ask)
     }
 
-    /// Whether the next packet is one of the first ones.
+    /// True if the next packet is one of the first ones.
     pub(crate) fn is_unproven(&self) -> bool {
         let left = self.unproven.load(Relaxed);
         // Two threads at once may check one more.
@@ -99,7 +99,7 @@ pub(crate) fn head(src: IpAddr, dst: IpAddr) -> Vec<u8> {
     }
 }
 
-/// IPv6's.
+/// Length of IPv6's header.
 const LONGEST_HEAD: usize = 40;
 const TTL: u8 = 64;
 const ESP: u8 = 50;

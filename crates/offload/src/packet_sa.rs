@@ -6,8 +6,8 @@ use crypto::{Session, Suite};
 
 use crate::handle::SaHandle;
 
-/// What stands for an SA's keys where a device has the SA (packet offload): no engine works with it, so software never
-/// seals or opens a packet in the device's place.
+/// Session of an SA that a device has (packet offload). It has no keys: no engine works with it,
+/// so software never seals or opens a packet in the device's place.
 #[derive(Debug)]
 pub struct PacketSa {
     device: u8,
@@ -21,7 +21,7 @@ impl PacketSa {
         Session::new(suite, Box::new(PacketSa { device, name, sa }))
     }
 
-    /// What a session stands for, if it is of such an SA.
+    /// The SA that a session stands for, if it is such a session.
     pub fn of(session: &Session) -> Option<&PacketSa> {
         session.state()
     }

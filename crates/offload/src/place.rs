@@ -24,28 +24,28 @@ pub struct Rules {
     pub stay_ms: u64,
     /// By how many percent an SA has to be busier than the one whose place it takes.
     pub margin_percent: u64,
-    /// What an SA needs to come in, in packets or bytes a second.
+    /// Rate at which an SA comes into the device, in packets or bytes a second.
     pub least_rate: u64,
     /// Most SAs that come in in one round.
     pub most_moves: usize,
 }
 
-/// What is known of an SA.
+/// Present rate and place of an SA.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<K> {
-    /// Which.
+    /// Identity of the SA.
     pub sa: K,
     /// Which table it needs.
     pub direction: SaDirection,
     /// Packets or bytes since it was added.
     pub count: u64,
-    /// It is in the device.
+    /// True if it is in the device.
     pub is_inside: bool,
     /// The device takes such SAs.
     pub fits: bool,
 }
 
-/// What is to be moved.
+/// An SA to be moved into the device, or out of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move<K> {
     /// Into the device.
@@ -54,7 +54,7 @@ pub enum Move<K> {
     Out(K),
 }
 
-/// What was measured of an SA.
+/// Measurements of an SA.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     count: u64,
@@ -81,8 +81,8 @@ impl<K: Copy + Eq + Hash> Placer<K> {
         self.measured.get(sa).map_or(0, |measured| measured.rate)
     }
 
-    /// What is to be moved by these samples, of all SAs that may be in the device. `room` says how many there may be
-    /// of each direction.
+    /// Moves by these samples, of all SAs that may be in the device. `room` is the number of SAs
+    /// of a direction that it holds.
     pub fn round(
         &mut self,
         now_ms: u64,

@@ -22,7 +22,7 @@ use crate::queue::{Burst, CryptoWork, Queue, Request, Status, Work};
 /// Why a device is not to be trusted with packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProbeError {
-    /// It does not take an SA.
+    /// The device does not take an SA.
     #[error("it takes no SA: {0}")]
     Put(PutError),
     /// A packet did not come back.
@@ -146,7 +146,7 @@ const CLEAR: [u8; 80] = [
     0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
 ];
 
-/// What AES-128-GCM makes of it (RFC 4106).
+/// The packet after AES-128-GCM (RFC 4106).
 #[rustfmt::skip]
 const SEALED: [u8; 80] = [
     0x00, 0x00, 0x00, 0xc1, 0x00, 0x00, 0x00, 0x01, 0x60, 0x61, 0x62, 0x63, 0x64, 0x65, 0x66, 0x67,

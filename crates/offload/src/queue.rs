@@ -9,7 +9,7 @@ use crate::handle::SaHandle;
 /// Most packets of one call.
 pub const BURST_LEN: usize = 64;
 
-/// What is given to a queue or taken from it by one call: no allocation.
+/// Items of one call to a queue. No allocation.
 pub type Burst<T> = ArrayVec<T, BURST_LEN>;
 
 /// Memory of one packet.
@@ -49,7 +49,7 @@ impl Buffer for Vec<u8> {
     }
 }
 
-/// What a device is to do with a packet.
+/// Work of a device on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Packet offload: an IP packet from the protected side.
@@ -66,7 +66,7 @@ pub enum Work {
 /// the buffer's start, and nothing behind it: a device may find the SA by these, as a NIC does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CryptoWork {
-    /// Whose keys.
+    /// The SA whose keys it needs.
     pub sa: SaHandle,
     /// Where the ESP packet is in the buffer's packet, from SPI to ICV.
     pub esp: Span,
@@ -79,7 +79,7 @@ pub struct CryptoWork {
 pub struct Request<B> {
     /// The packet's memory: the device's, until it comes back.
     pub buffer: B,
-    /// What is to be done.
+    /// Work to be done.
     pub work: Work,
 }
 
@@ -88,13 +88,14 @@ pub struct Request<B> {
 pub struct Completion<B> {
     /// The memory, the caller's again.
     pub buffer: B,
-    /// What was done: with crypto offload the request's own, with packet offload its direction.
+    /// Work that was done: with crypto offload the request's own, with packet offload its
+    /// direction.
     pub work: Work,
-    /// What became of it.
+    /// Result for the packet.
     pub status: Status,
 }
 
-/// What became of a packet.
+/// Result of the work on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Done; the buffer has the result.

@@ -12,17 +12,17 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Whether the device is in use.
+    /// True if the device is in use.
     pub fn is_up(&self) -> bool {
         self.retry_ms.is_none()
     }
 
-    /// Whether it is down, and to be tried now.
+    /// True if the device is down, and due for a try.
     pub fn is_due(&self, now_ms: u64) -> bool {
         self.retry_ms.is_some_and(|at| at <= now_ms)
     }
 
-    /// It has failed, in use or when it was tried. How long it is left alone, in milliseconds.
+    /// Notes a failure, in use or in a try. Returns the pause until the next try, in milliseconds.
     pub fn fail(&mut self, now_ms: u64) -> u64 {
         let has_stayed = self.is_up() && now_ms.saturating_sub(self.up_ms) >= LONG_MS;
         self.failures = if has_stayed { 0 } else { self.failures };
@@ -32,7 +32,7 @@ impl Recovery {
         pause_ms
     }
 
-    /// It was tried, and works.
+    /// Notes a try that worked.
     pub fn succeed(&mut self, now_ms: u64) {
         self.retry_ms = None;
         self.up_ms = now_ms;
