@@ -23,12 +23,12 @@
 //! | `crypt` | seal and open work by the burst: numbered, submitted to the engine, polled |
 //! | `aggfrag` | IP-TFS: packets into payloads, and out of them |
 //! | `device` | packets on their way through devices that do all of IPsec for them |
-//! | `packets` | metadata, ports, packets that wait for a neighbour, and `Out`, the only exit |
+//! | `out` | ports, packets that wait for a neighbour, and `Out`, the only exit |
 //! | `team`, `host_limits` | a set of workers: who hands packets to whom, and the limits of all of them |
 //! | `segments` | SRv6: routes with segments, this node's segments, packets between two steps |
 //! | `explain` | what would be done with a packet, and why |
-//! | `tap` | records of packets before and after IPsec, for who captures |
-//! | `prefetch` | many SAs: what a burst will touch, a level of pointers at a time |
+//! | `capture` | records of packets before and after IPsec, for who captures |
+//! | `burst::prefetch` | many SAs: what a burst will touch, a level of pointers at a time |
 //! | [`Tables`], [`Command`], [`Event`], [`Counters`] | what passes between the control thread and a worker |
 //!
 //! # A packet's way
@@ -76,6 +76,7 @@
 mod aggfrag;
 mod apply;
 mod burst;
+mod capture;
 mod classify;
 mod counters;
 mod crypt;
@@ -85,47 +86,45 @@ mod explain;
 mod flows;
 mod fragments;
 pub mod gtpu;
-mod guesses;
 mod host_limits;
 mod latency;
-mod mark_rule;
 mod model;
-mod packets;
-mod prefetch;
-mod rate_limit;
-mod remark;
+mod out;
 mod resolve;
 mod segments;
 mod slow;
 mod tables;
-mod tap;
 mod team;
-mod tunnel;
 mod view;
-mod vlan;
 mod worker;
 
 pub use crate::model::{
     Came, Explanation, FIRST_SEGMENTS, FIRST_VLAN_SLOT, Fate, MAX_PORTS, MAX_SEGMENT_ROUTES,
     NatSays, Now, PolicySays, PortKind, Probe, Step, Way,
 };
+// Paths of before, while features use them.
+use out as packets;
+use tables::{rate_rules as rate_limit, vlan};
+
 pub use aggfrag::Links;
+pub use capture::{
+    Buffer, Drops, Filter, FlowFilter, Gone, MAX_TAPS, OfSa, Place, PolicyFilter, Record, Recorder,
+    TapConfig, TapReader, Verdict, tap,
+};
 pub use counters::{Counter, Counters, Totals, Work};
 pub use device::DevicePacket;
 pub use event::{Cause as BreakCause, Event, EventReceiver, EventSender, Waker, channel};
 pub use latency::{BOUNDS_NS, BUCKETS, EVERY, Latency, Times};
-pub use mark_rule::MarkRule;
-pub use rate_limit::{Direction as LimitDirection, Each, Match as LimitMatch, RateRule, RateRules};
-pub use remark::{CodePoints, Remark};
 pub use segments::{Function, SegmentRoute, Segments};
-pub use tables::{Interface, SaMtu, SocketWay, Tables, Topology};
-pub use tap::{
-    Buffer, Drops, Filter, FlowFilter, Gone, MAX_TAPS, OfSa, Place, PolicyFilter, Record, Recorder,
-    TapConfig, TapReader, Verdict, tap,
+pub use tables::mark_rule::MarkRule;
+pub use tables::rate_rules::{
+    Direction as LimitDirection, Each, Match as LimitMatch, RateRule, RateRules,
 };
+pub use tables::remark::{CodePoints, Remark};
+pub use tables::tunnel::{Binding, Tunnel, Tunnels, Vti};
+pub use tables::vlan::{Priorities, Vlan, VlanCounters, VlanStats, Vlans};
+pub use tables::{Interface, SaMtu, SocketWay, Tables, Topology};
 pub use team::{MAX_WORKERS, Team};
-pub use tunnel::{Binding, Tunnel, Tunnels, Vti};
-pub use vlan::{Priorities, Vlan, VlanCounters, VlanStats, Vlans};
 pub use worker::{
     Command, CryptoParts, CryptoWorker, DEFAULT_FLOWS, Polling, TakenPort, Worker, WorkerParts,
 };

@@ -27,7 +27,7 @@ use crate::model::{
     FIRST_SEGMENTS, FIRST_SEGMENTS_SLOT, INSIDE, Ingress, LOOPBACK, MAX_SEGMENT_ROUTES, Made, Meta,
     Refused, TAILROOM,
 };
-use crate::packets::Out;
+use crate::out::Out;
 use crate::tables::Topology;
 use crate::view::View;
 

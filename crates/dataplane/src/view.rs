@@ -15,8 +15,8 @@ use wire::{FlowKey, Headers};
 
 use crate::aggfrag::Links;
 use crate::model::{DEVICES_HOME, LOOPBACK, Now, Origin, Reach};
+use crate::tables::tunnel::Binding;
 use crate::tables::{Tables, Topology};
-use crate::tunnel::Binding;
 
 /// Tables, databases and time as one worker sees them.
 pub(crate) struct View {

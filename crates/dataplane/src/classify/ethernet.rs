@@ -7,7 +7,7 @@ use wire::{Family, Span, VlanTags};
 
 use crate::burst::Path;
 use crate::model::{Ingress, Meta};
-use crate::vlan::untag;
+use crate::tables::vlan::untag;
 
 impl Path {
     /// A frame from an Ethernet port, up to its flow. `mac` is the port's own address, where it is

@@ -9,8 +9,8 @@ use outcome::DropReason;
 use policy::{MAX_BUNDLE, Reader, SaHandle};
 
 use super::BURST_LEN;
-use super::opens::Opens;
-use super::seals::{Further, SealWork, Seals};
+use super::open_batch::Opens;
+use super::seal_batch::{Further, SealWork, Seals};
 use crate::model::AGAIN;
 
 /// Writes headers and trailers, and encrypts: each packet is then what is sent, from its Ethernet

@@ -13,9 +13,11 @@
 mod cpu;
 mod inflation;
 mod lengths;
-pub(crate) mod opens;
+pub(crate) mod open_batch;
 mod resync;
-pub(crate) mod seals;
+pub(crate) mod seal_batch;
+
+pub(crate) use open_batch as opens;
 
 use arrayvec::ArrayVec;
 use crypto::Engine;
@@ -24,9 +26,9 @@ use policy::{MAX_BUNDLE, Reader};
 
 pub(crate) use inflation::Inflation;
 pub(crate) use lengths::Lengths;
-pub(crate) use opens::Opens;
+pub(crate) use open_batch::Opens;
 pub(crate) use resync::Resync;
-pub(crate) use seals::{Exit, Seals};
+pub(crate) use seal_batch::{Exit, Seals};
 
 /// Packets that are sealed or opened in one run of the engine.
 pub(crate) const BURST_LEN: usize = io::BURST_LEN;

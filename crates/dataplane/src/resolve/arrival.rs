@@ -9,7 +9,7 @@ use super::gtpu::of_applications;
 use super::segment_errors::ErrorCame;
 use super::{Decision, Question, too_big};
 use crate::model::{Action, Draft, Gather, LinuxWay, Notes, Origin, Step};
-use crate::tunnel::Tunnel;
+use crate::tables::tunnel::Tunnel;
 
 impl<N: Notes> Question<'_, N> {
     /// A packet from an Ethernet port: ESP and AH for us are opened; the rest was taken because a policy

@@ -6,7 +6,7 @@ use policy::SaEntry;
 
 use super::{Decision, Entry, Question};
 use crate::model::{Action, Notes, Origin, RateLimit, Step, was_inside};
-use crate::rate_limit::Limited;
+use crate::tables::rate_rules::Limited;
 use crate::view::View;
 
 /// How a packet came, for rules about that.

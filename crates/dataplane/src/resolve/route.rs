@@ -13,7 +13,7 @@ use crate::model::{
     Adjacency, FIRST_SEGMENTS_SLOT, FIRST_VLAN_SLOT, LOOPBACK, NextHop, Notes, Origin, Step, Way,
     is_segments, keeping_dei,
 };
-use crate::tunnel::Binding;
+use crate::tables::tunnel::Binding;
 use crate::view::View;
 
 /// A tunnel interface that a packet is routed to.

@@ -3,7 +3,7 @@
 //! Anybody can send one. It is believed if it quotes a packet that was really sent: the addresses, the SPI
 //! and, for ESP in UDP, the ports of a live SA, and a sequence number that the SA has given out lately. Only
 //! who sees the path's packets can say all of that, and who does not has to guess 32 bits; how often that may go
-//! wrong is limited ([`crate::guesses`]). What it says must make sense too: the packet was longer
+//! wrong is limited ([`crate::host_limits::guesses`]). What it says must make sense too: the packet was longer
 //! than what would have fitted. All else is left to Linux as it is.
 
 use core::net::IpAddr;

@@ -10,7 +10,7 @@ use super::route::{Route, TunnelHop};
 use super::segments::onward;
 use super::{Decision, Question};
 use crate::model::{Notes, Origin};
-use crate::tunnel::Binding;
+use crate::tables::tunnel::Binding;
 use crate::view::View;
 
 impl<N: Notes> Question<'_, N> {

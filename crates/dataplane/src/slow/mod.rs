@@ -30,7 +30,7 @@ use crate::host_limits::HostLimits;
 use crate::model::{
     Action, Draft, FirstPorts, Meta, Origin, Outers, RateLimit, SealAll, Translation, is_segments,
 };
-use crate::packets::fragment::fragment;
+use crate::out::fragment::fragment;
 use crate::resolve::{Asked, Decision, Entry, Verdict, homes, resolve};
 use hold::SaQueue;
 use icmp::Errors;

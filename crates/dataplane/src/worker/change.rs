@@ -11,8 +11,8 @@ use io::Port;
 
 use crate::fragments::Fragments;
 use crate::model::PortKind;
-use crate::packets::handoff::Peers;
-use crate::packets::neighbour::NeighbourQueue;
+use crate::out::handoff::Peers;
+use crate::out::neighbour::NeighbourQueue;
 use crate::slow::Slow;
 use crate::team::Team;
 use crate::worker::Worker;

@@ -15,9 +15,9 @@ use crate::burst::Path;
 use crate::counters::{Counters, Done};
 use crate::crypt::Crypt;
 use crate::event::Waker;
-use crate::packets::Out;
-use crate::packets::batch::Batch;
-use crate::packets::neighbour::NeighbourQueue;
+use crate::out::Out;
+use crate::out::batch::Batch;
+use crate::out::neighbour::NeighbourQueue;
 use crate::worker::idle::Polling;
 use crate::worker::turns::{Item, Side, SparePasses, spare_passes, work_on};
 

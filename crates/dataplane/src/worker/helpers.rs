@@ -32,7 +32,7 @@ use crate::counters::Done;
 use crate::crypt::Inflation;
 use crate::event::Waker;
 use crate::model::{Ingress, Source};
-use crate::packets::batch::Batch;
+use crate::out::batch::Batch;
 use crate::worker::Worker;
 use crate::worker::crypto_worker::{CryptoParts, CryptoWorker};
 use crate::worker::turns::{Item, Side, SparePasses, spare_passes, work_on};

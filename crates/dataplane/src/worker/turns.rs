@@ -6,7 +6,7 @@ use dispatch::ordered;
 use crate::burst::Path;
 use crate::crypt::{AT_HAND, Inflation};
 use crate::model::{Newcomers, Now};
-use crate::packets::batch::Batch;
+use crate::out::batch::Batch;
 use crate::worker::passes::Passes;
 
 /// A place in the queue of bursts.

@@ -28,7 +28,7 @@ pub use record::{Buffer, OfSa, Place, Record, Verdict};
 pub use recorder::{Gone, Recorder, TapConfig, TapReader, tap};
 
 use crate::burst::Path;
-use crate::crypt::opens::OpenWork;
+use crate::crypt::open_batch::OpenWork;
 use crate::crypt::{Exit, Opens, Seals};
 use crate::explain::explain_arrival;
 use crate::model::{Explanation, Handed, Meta, Now, PortKind, Source};

@@ -22,7 +22,7 @@ use wire::ethernet::{HEADER_LEN, MAX_TAGS, TAG_LEN, Tag};
 use wire::{EthernetHeader, MacAddr, Span, VlanTags};
 
 use crate::model::{FIRST_VLAN_SLOT, KEEPS_DEI};
-use crate::remark::{CodePoints, Remark};
+use crate::tables::remark::{CodePoints, Remark};
 
 /// The byte of a packet's buffer that is 1 if it came in drop eligible, where it came by a VLAN. No header that is
 /// put in front of a packet comes so far forward: there are 128 bytes at least, and one that does is seen.

@@ -10,7 +10,7 @@ use io::{BURST_LEN, Packet};
 use outcome::{DropReason, Outcome};
 
 use crate::model::{Arrived, Handed, Meta};
-use crate::packets::Out;
+use crate::out::Out;
 use crate::view::View;
 
 /// Most packets that wait.

@@ -5,8 +5,8 @@ use io::Packet;
 use outcome::{DropReason, Outcome};
 use wire::{Family, Headers, Span};
 
-use crate::packets::out::Out;
-use crate::vlan::note_as_of;
+use crate::out::out::Out;
+use crate::tables::vlan::note_as_of;
 
 /// Cuts a packet into fragments of at most `mtu` bytes, and gives each to `hand_on`.
 ///

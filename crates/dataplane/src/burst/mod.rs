@@ -10,6 +10,8 @@
 //! Decrypted packets are accepted in the order of arrival, and take passes 2 and 3 again. Nothing is
 //! opened while packets are moved on: [`Path::run`] makes room before. So no pass calls itself.
 
+pub(crate) mod prefetch;
+
 use std::sync::Arc;
 
 use esp::Sa;

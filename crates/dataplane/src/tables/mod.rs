@@ -1,5 +1,11 @@
 //! What the control thread publishes for workers: routes, neighbours, interfaces.
 
+pub(crate) mod mark_rule;
+pub(crate) mod rate_rules;
+pub(crate) mod remark;
+pub(crate) mod tunnel;
+pub(crate) mod vlan;
+
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,12 +20,12 @@ use wire::{Family, Summary};
 
 use crate::aggfrag::Links;
 use crate::gtpu::Services;
-use crate::mark_rule::MarkRule;
 use crate::model::LOOPBACK;
-use crate::rate_limit::RateRules;
 use crate::segments::Segments;
-use crate::tunnel::{Binding, Tunnels};
-use crate::vlan::Vlans;
+use crate::tables::mark_rule::MarkRule;
+use crate::tables::rate_rules::RateRules;
+use crate::tables::tunnel::{Binding, Tunnels};
+use crate::tables::vlan::Vlans;
 
 /// What a worker has to know of an interface.
 #[derive(Clone, Debug)]

@@ -21,7 +21,7 @@ use policy::{SaEntry, SaIndex};
 use wire::{Summary, protocol};
 
 use crate::burst::Path;
-use crate::crypt::opens::OpenWork;
+use crate::crypt::open_batch::OpenWork;
 use crate::model::{Action, FlowHint, Meta, Metas};
 
 impl Path {

@@ -9,8 +9,8 @@ use outcome::{DropReason, Outcome};
 
 use crate::event::Event;
 use crate::model::Towards;
-use crate::packets::hold::{self, KEYS_AT_ONCE};
-use crate::packets::out::Out;
+use crate::out::hold::{self, KEYS_AT_ONCE};
+use crate::out::out::Out;
 use crate::view::View;
 
 /// How long a packet may wait for a neighbour, as Linux's three solicitations take.

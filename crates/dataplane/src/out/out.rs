@@ -12,20 +12,20 @@ use outcome::{DropReason, Outcome};
 use wire::Span;
 use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
 
+use crate::capture::Taps;
 use crate::counters::Counters;
 use crate::event::Event;
 use crate::latency::Sampler;
 use crate::model::{Between, FIRST_VLAN_SLOT, Handed, Towards, is_headend, keeping_dei};
-use crate::packets::batch::Batch;
-use crate::packets::handoff::Peers;
-use crate::packets::late::Late;
-use crate::packets::neighbour::NeighbourQueue;
-use crate::packets::ports::{Ports, Sent};
-use crate::packets::reports::Reports;
+use crate::out::batch::Batch;
+use crate::out::handoff::Peers;
+use crate::out::late::Late;
+use crate::out::neighbour::NeighbourQueue;
+use crate::out::ports::{Ports, Sent};
+use crate::out::reports::Reports;
 use crate::segments::Segments;
-use crate::tap::Taps;
+use crate::tables::vlan::Vlans;
 use crate::view::View;
-use crate::vlan::Vlans;
 
 /// Ports, frames, counters and reports of one thread.
 pub(crate) struct Out {

@@ -1,11 +1,13 @@
 //! What the workers of a set share: the clock, and the limits that are the host's, as of the ICMP errors that it makes.
 
+pub(crate) mod guesses;
+
 use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 use forward::RateLimiter;
 
-use crate::guesses::Guesses;
 use crate::model::{Clock, Now};
+use guesses::Guesses;
 
 /// ICMP errors a second (RFC 1812 §4.3.2.8, RFC 4443 §2.4 f), and how many may come at once.
 const ERRORS_PER_SECOND: u32 = 1000;

@@ -13,7 +13,7 @@ use outcome::DropReason;
 
 use crate::event::Waker;
 use crate::model::{Arrived, Handed, Judging, Left, Meta, Parcel};
-use crate::packets::Out;
+use crate::out::Out;
 use crate::view::View;
 
 /// A worker's ends of the queues from and to the others.
