@@ -39,6 +39,19 @@ pub struct Question {
     pub answer: Sender<Reply>,
 }
 
+impl Question {
+    /// True for a command, which changes something: it is answered once that has been carried out.
+    pub fn is_command(&self) -> bool {
+        matches!(
+            self.request,
+            Request::Reload
+                | Request::LimitSet(_)
+                | Request::DeviceReset { .. }
+                | Request::DeviceFault { .. }
+        )
+    }
+}
+
 /// An answer.
 pub enum Reply {
     /// JSON text.

@@ -73,7 +73,7 @@ impl Daemon {
             return Err(format!("{}: {problem}", set.name));
         }
         self.config.limits = entries;
-        self.publish_topology();
+        self.wants.topology = true;
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ mod asked;
 mod breaks;
 mod by_sender;
 mod capture;
+mod carry_out;
 mod clock;
 mod confinement;
 mod control;
@@ -67,6 +68,7 @@ mod vlan_entries;
 mod vlan_priorities;
 mod vlans;
 mod vrfs;
+mod wants;
 mod watchdog;
 mod way_back;
 mod why;
@@ -78,10 +80,11 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use crypto::Providers;
-use dataplane::{Came, Event, EventReceiver, Polling, Probe, Tables, Topology};
+use dataplane::{Came, Event, EventReceiver, Polling, Probe, Tables};
 use forward::SourceCheck;
 use forward::path_mtu::PathMtuTable;
 use guard::Guard;
@@ -98,7 +101,7 @@ use self::asked::Asked;
 use self::by_sender::BySender;
 use self::capture::{Slots, Traces};
 use self::confinement::Confinement;
-use self::control::Control;
+use self::control::{Control, Question, Reply};
 use self::detour::PastDaemon;
 use self::early::{Early, Reported, wanting};
 use self::esp_sockets::EspSockets;
@@ -117,13 +120,13 @@ use self::shortfall::Shortfalls;
 use self::sources::Source;
 use self::steering::TakenEsp;
 use self::texts::spi_text;
-use self::topology::Known;
 use self::tunnels::Tunnels;
 use self::vlans::Vlans;
+use self::wants::Wants;
 use self::watchdog::Watchdog;
 use self::way_back::WayBack;
 use self::workers::{Death, Workers, WorkersError};
-use crate::config::{Config, MarkConfig};
+use crate::config::Config;
 use crate::protocol;
 use crate::report::{Occurrence, Request};
 
@@ -158,6 +161,9 @@ const EVENTS_PER_ROUND: usize = 1024;
 /// Everything that the control thread owns.
 struct Daemon {
     config: Config,
+    wants: Wants,
+    /// Clients' commands that the next round carries out.
+    commands: Vec<Question>,
     config_path: std::path::PathBuf,
     reloads: Reloads,
     /// A reload has ended it.
@@ -214,12 +220,8 @@ struct Daemon {
     hang_ups: UnixStream,
     /// The policies that guard, routes and steering have followed, by index.
     followed: HashMap<u32, Arc<PolicyEntry>>,
-    /// The guard is to be set as a whole: at the start, and with another configuration.
-    guard_anew: bool,
     /// Policies that are not carried out, and which of them were logged.
     shortfalls: Shortfalls,
-    /// Routes and steering are to be set as a whole: addresses or interfaces have changed.
-    paths_anew: bool,
     is_interface_gone: bool,
     retry_at: Instant,
     check_at: Instant,
@@ -261,6 +263,7 @@ impl Daemon {
             if let Some(death) = self.workers.dead() {
                 return End::WorkerDied(death);
             }
+            let replies = self.obey_commands();
             if drain(&self.hang_ups) {
                 self.reload();
             }
@@ -278,13 +281,15 @@ impl Daemon {
             if self.is_interface_gone {
                 return End::InterfaceGone;
             }
-            self.follow_sas();
-            self.follow_marks();
-            self.follow_policies();
             self.retry();
+            self.carry_out();
             self.source.confirm();
+            for (reply, client) in replies {
+                // An error means that the client has gone.
+                let _ = client.send(reply);
+            }
             self.note_events();
-            self.answer_commands();
+            self.answer_questions();
             if let Some(end) = self.ending.take() {
                 return end;
             }
@@ -309,7 +314,10 @@ impl Daemon {
 
     /// Sleeps until a descriptor is readable or a deadline is reached.
     fn wait(&self) {
-        let due = self.source.due_in().map_or(TICK, |due| due.min(TICK));
+        let due = match self.wants.is_any() || !self.commands.is_empty() {
+            true => Duration::ZERO,
+            false => self.source.due_in().map_or(TICK, |due| due.min(TICK)),
+        };
         let due = match self.source.is_beside_kernel() {
             true => due.min(heartbeat::LONGEST_SLEEP),
             false => due,
@@ -365,9 +373,7 @@ impl Daemon {
 
     /// Takes the sockets of IKE daemons, where there are no ports.
     fn follow_esp_sockets(&mut self) {
-        if self.esp_sockets.serve(&mut *self.source, &self.workers) {
-            self.publish_topology();
-        }
+        self.wants.topology |= self.esp_sockets.serve(&mut *self.source, &self.workers);
     }
 
     /// Learns what Linux's NAT has decided, and has ports take what it is about.
@@ -382,10 +388,8 @@ impl Daemon {
         };
         let is_anew = has_other_rules || steps.iter().any(may_be_esp);
         steps.into_iter().for_each(|step| self.ports.steer_flow(step));
-        if is_anew {
-            // Plans of before are void with it.
-            self.publish_topology();
-        }
+        // Plans of before are void with it.
+        self.wants.topology |= is_anew;
     }
 
     /// Wakes the workers after a change of SAs: packets may wait for what has come.
@@ -426,8 +430,7 @@ impl Daemon {
                     self.ports.lost(ifindex, &self.workers);
                     self.tunnels.lost(ifindex);
                     self.esp_sockets.lost(ifindex);
-                    self.publish_topology();
-                    self.paths_anew = true;
+                    (self.wants.topology, self.wants.paths) = (true, true);
                 }
             }
         }
@@ -466,8 +469,7 @@ impl Daemon {
                 let segments = core::mem::take(self.reflection.segments());
                 self.reflection =
                     topology::Reflection::new(self.observer.snapshot(), own, segments);
-                self.follow_linux();
-                self.publish_neighbours();
+                (self.wants.links, self.wants.neighbours) = (true, true);
                 return;
             }
         };
@@ -475,13 +477,13 @@ impl Daemon {
             return;
         }
         self.reflection.follow(self.observer.snapshot(), &changes);
-        self.paths_anew |= self.reflection.segments().have_prefixes_changed();
+        self.wants.paths |= self.reflection.segments().have_prefixes_changed();
         let tables = [self.config.tun.table, self.config.tun.marked_table];
-        let (mut neighbours, mut paths, mut links, mut own) = (false, false, false, false);
-        let mut routes = BTreeSet::new();
         for change in &changes {
             match change {
-                LinuxChange::Neighbour(_) | LinuxChange::NeighbourRemoved(_) => neighbours = true,
+                LinuxChange::Neighbour(_) | LinuxChange::NeighbourRemoved(_) => {
+                    self.wants.neighbours = true;
+                }
                 // Culvert's own tables: its look-ups leave those out.
                 LinuxChange::Route(route) if tables.contains(&route.table) => {}
                 LinuxChange::RouteRemoved(route) if tables.contains(&route.table) => {
@@ -489,44 +491,33 @@ impl Daemon {
                     self.private.repair_route(route.table, route.dst, snapshot);
                 }
                 LinuxChange::Route(route) | LinuxChange::RouteRemoved(route) => {
-                    paths = true;
+                    self.wants.topology = true;
                     self.steer_route(route);
-                    routes.insert(route.dst);
+                    self.wants.routes.insert(route.dst);
                 }
                 // Culvert's own rules: they are for Linux's packets.
                 LinuxChange::Rule(rule) if rule.protocol == ROUTE_PROTOCOL => {}
-                LinuxChange::RuleRemoved(rule) if rule.protocol == ROUTE_PROTOCOL => own = true,
+                LinuxChange::RuleRemoved(rule) if rule.protocol == ROUTE_PROTOCOL => {
+                    self.wants.private = true;
+                }
                 // The sources of local traffic depend on Linux's rules.
                 LinuxChange::Rule(_) | LinuxChange::RuleRemoved(_) => {
-                    (paths, self.paths_anew) = (true, true);
+                    (self.wants.topology, self.wants.paths) = (true, true);
                 }
                 LinuxChange::LinkRemoved(link) if link.index == self.private.ifindex() => {
                     self.is_interface_gone = true;
                 }
                 LinuxChange::Link(link) | LinuxChange::LinkRemoved(link) => {
-                    links = true;
-                    own |= link.index == self.private.ifindex();
+                    (self.wants.links, self.wants.neighbours) = (true, true);
+                    self.wants.private |= link.index == self.private.ifindex();
                 }
                 LinuxChange::Address(_) | LinuxChange::AddressRemoved(_) => {
-                    (paths, self.paths_anew) = (true, true);
+                    (self.wants.topology, self.wants.paths) = (true, true);
                 }
             }
         }
-        if links {
-            self.follow_linux();
+        if self.wants.links {
             self.follow_device_ports();
-        } else if paths {
-            self.publish_topology();
-        }
-        if !self.paths_anew {
-            let led = self.tunnels.led();
-            self.private.follow_routes(routes, self.observer.snapshot(), led);
-        }
-        if own {
-            self.private.repair(self.observer.snapshot());
-        }
-        if neighbours || links {
-            self.publish_neighbours();
         }
     }
 
@@ -542,18 +533,6 @@ impl Daemon {
         }
     }
 
-    /// Follows a change in Linux with ports, routes and addresses.
-    fn follow_linux(&mut self) {
-        self.follow_interfaces();
-        self.tunnels.follow_moves(self.observer.snapshot());
-        self.memifs.follow_links(self.observer.snapshot(), &self.workers);
-        self.ports.follow(self.observer.snapshot(), &self.workers);
-        self.publish_topology();
-        self.attach_ports();
-        // Policies may name new addresses.
-        self.paths_anew = true;
-    }
-
     /// Follows the kernel's own XFRM interfaces, where it owns SAs and policies.
     fn follow_interfaces(&mut self) {
         let snapshot = self.observer.snapshot();
@@ -562,9 +541,9 @@ impl Daemon {
             // Their way back is the private interface.
             let takes = |name: &str| private::source_check(name) != SourceCheck::Strict;
             self.brought_by = self.tunnels.bringing(snapshot, &judged, takes);
-            self.tell_marks(&self.config.marks.clone());
+            self.wants.marks = true;
             self.follow_port_names(self.config.port_names());
-            self.paths_anew = true;
+            self.wants.paths = true;
         }
     }
 
@@ -584,61 +563,9 @@ impl Daemon {
         }
         self.retry_at = Instant::now() + RETRY_INTERVAL;
         self.source.retry();
-        let snapshot = self.observer.snapshot();
-        self.private.repair(snapshot);
+        self.wants.private = true;
         self.memifs.retry();
-        if self.ports.retry(snapshot, &self.workers) {
-            self.publish_topology();
-            self.attach_ports();
-        }
-    }
-
-    /// Attaches the programs of new ports, once the workers can route their packets.
-    fn attach_ports(&mut self) {
-        if !self.ports.is_any_unattached() {
-            return;
-        }
-        // One that is late takes the tables over before it receives.
-        let _ = self.workers.wait_for_commands();
-        self.beat();
-        self.ports.attach(&self.workers);
-        // How a program is attached decides whether a port's packets can go back to it.
-        self.publish_topology();
-    }
-
-    fn publish_topology(&mut self) {
-        let slot_of = |i| self.ports.slot(i).or_else(|| self.memifs.slot(i));
-        let are_vlans_new =
-            self.vlans.follow(self.observer.snapshot(), &self.config.vlans, slot_of);
-        self.way_back.follow(self.ports.working().chain(self.memifs.working()));
-        self.way_back.follow_vlans(self.vlans.taken());
-        let known = Known {
-            ports: &self.ports,
-            memifs: &self.memifs,
-            esp_sockets: &self.esp_sockets,
-            vlans: &self.vlans,
-            tunnels: &self.tunnels,
-            marks: &self.config.marks,
-            gtpu: &self.config.gtpu,
-            way_back: &self.way_back,
-        };
-        let topology = topology::topology(self.observer.snapshot(), self.reflection.fib(), &known);
-        let guarded = self.guarded();
-        let clamps_mss = self.config.path_mtu.clamp_mss;
-        let rate_rules = self.rate_rules();
-        let segments = self.reflection.segments().functions();
-        let makes_headers = segments.headends().next().is_some();
-        let topology = Topology { clamps_mss, guarded, rate_rules, segments, ..topology };
-        self.tables.topology.store(Arc::new(topology));
-        self.inner_mtus.paths_changed();
-        self.workers.wake();
-        if are_vlans_new {
-            // Their frames come once the workers know them.
-            let _ = self.workers.wait_for_commands();
-            self.follow_port_names(self.config.port_names());
-        }
-        self.ports.steer_vlans(&self.vlans);
-        self.ports.steer_segment_errors(makes_headers);
+        self.wants.topology |= self.ports.retry(self.observer.snapshot(), &self.workers);
     }
 
     /// Has Linux look after a neighbour. Flows to one that was stale have plans again from now on, and not only when Linux
@@ -647,13 +574,8 @@ impl Daemon {
         let change = self.private.resolve(ifindex, ip).then(|| self.observer.used(ifindex, ip));
         if let Some(change) = change.flatten() {
             self.reflection.follow(self.observer.snapshot(), &[change]);
-            self.publish_neighbours();
+            self.wants.neighbours = true;
         }
-    }
-
-    fn publish_neighbours(&self) {
-        self.tables.neighbours.store(Arc::new(self.reflection.neighbours()));
-        self.workers.wake();
     }
 
     /// Tells the steering programs culvert's SAs, once the kernel has some too.
@@ -675,17 +597,16 @@ impl Daemon {
     fn follow_marks(&mut self) {
         let Some(wanted) = self.source.take_set_marks() else { return };
         self.set_marks = wanted;
-        self.tell_marks(&self.config.marks.clone());
-        self.publish_topology();
+        (self.wants.marks, self.wants.topology) = (true, true);
     }
 
-    /// Those of SAs, and those that `rules` give to what is decrypted.
-    fn tell_marks(&mut self, rules: &[MarkConfig]) {
+    /// Those of SAs, and those that `[[mark]]` gives to what is decrypted.
+    fn tell_marks(&mut self) {
         let (private, tunnels) = (self.private.ifindex(), &self.tunnels);
         let mut wanted = self.set_marks.clone();
         let judged = self.config.tun.judged_mark;
         wanted.extend(self.brought_by.keys().map(|if_id| Marks::of_interface(*if_id)));
-        for marks in rules.iter().map(|rule| Marks::of_mark(rule.mark)) {
+        for marks in self.config.marks.iter().map(|rule| Marks::of_mark(rule.mark)) {
             if !wanted.contains(&marks) {
                 wanted.push(marks);
             }
@@ -711,18 +632,19 @@ impl Daemon {
         self.ports.take_in(programs);
         self.beat();
         self.follow_sas();
-        self.tell_marks(&self.config.marks.clone());
-        self.follow_marks();
+        // Ports take this from their first frame on.
         let policies = self.followed.values().map(|p| &p.config);
         let local = self.observer.snapshot().addresses().map(|a| a.addr).collect();
         let tunnelled = self.tunnels.follow_all_routes(self.observer.snapshot());
         let tunnelled = tunnelled.into_iter().chain(self.reflection.segments().prefixes());
         let steering = self.ports.steering().with(local, policies, tunnelled);
         self.ports.steer(steering);
-        self.publish_neighbours();
-        self.follow_linux();
+        self.follow_links();
+        self.follow_marks();
+        self.publish();
         self.follow_inner_mtus(&steps);
-        self.follow_policies();
+        // Ports are attached by now.
+        self.carry_out();
     }
 
     /// Notes what has happened to SAs, ports and drop counters.
@@ -735,8 +657,17 @@ impl Daemon {
         news.into_iter().for_each(|what| self.event_log.add(what));
     }
 
-    fn answer_commands(&mut self) {
-        let questions: Vec<_> = self.control.questions().collect();
+    /// Carries out the commands of clients, as far as that is not for the end of the round. They are answered then.
+    fn obey_commands(&mut self) -> Vec<(Reply, Sender<Reply>)> {
+        let commands = std::mem::take(&mut self.commands).into_iter();
+        commands.map(|command| (self.answer(command.request), command.answer)).collect()
+    }
+
+    /// Answers questions; commands are left for the next round, which follows at once.
+    fn answer_questions(&mut self) {
+        let (commands, questions): (Vec<_>, Vec<_>) =
+            self.control.questions().partition(Question::is_command);
+        self.commands.extend(commands);
         if questions.iter().any(|question| matches!(question.request, Request::Sa { .. })) {
             self.source.refresh();
         }

@@ -1,7 +1,6 @@
 //! Path MTUs: what routers have reported is believed for a while.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use forward::Path;
 use forward::path_mtu::PathMtuTable;
@@ -44,7 +43,7 @@ impl Daemon {
         let now_ns = self.started.elapsed().as_nanos() as u64;
         if self.path_mtus.report(path, mtu, now_ns) {
             self.event_log.add(Occurrence::PathMtu { dst, mtu });
-            self.publish_path_mtus();
+            self.wants.path_mtus = true;
         }
     }
 
@@ -52,7 +51,7 @@ impl Daemon {
     pub(super) fn forget_path_mtus(&mut self) {
         let now_ns = self.started.elapsed().as_nanos() as u64;
         if !self.path_mtus.is_empty() && self.path_mtus.expire(now_ns) {
-            self.publish_path_mtus();
+            self.wants.path_mtus = true;
         }
     }
 
@@ -60,12 +59,6 @@ impl Daemon {
     pub(super) fn follow_path_mtu_config(&mut self, next: PathMtuConfig) {
         self.path_mtus = PathMtuTable::new(lifetime_ns(&next));
         self.config.path_mtu = next;
-        self.publish_path_mtus();
-    }
-
-    fn publish_path_mtus(&mut self) {
-        self.tables.path_mtus.store(Arc::new(self.path_mtus.path_mtus()));
-        self.inner_mtus.paths_changed();
-        self.workers.wake();
+        self.wants.path_mtus = true;
     }
 }

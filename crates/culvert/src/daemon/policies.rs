@@ -31,12 +31,12 @@ impl Daemon {
             self.shortfalls.follow(index, new.as_deref());
             let (before, after) = configs(&old, &new);
             self.by_sender.follow_policy(before, after);
-            self.paths_anew |= self.tunnels.follow_policy(before, after);
+            self.wants.paths |= self.tunnels.follow_policy(before, after);
             steps.push((old, new));
         }
         let is_beside_kernel = self.source.is_beside_kernel();
         let has_tunnel = |id| is_beside_kernel || self.tunnels.ifindex(id).is_some();
-        self.shortfalls.tell(self.observer.snapshot(), has_tunnel, self.paths_anew);
+        self.shortfalls.tell(self.observer.snapshot(), has_tunnel, self.wants.paths);
         steps
     }
 
@@ -48,7 +48,7 @@ impl Daemon {
         self.follow_with_guard(&steps);
         self.follow_inner_mtus(&steps);
         let snapshot = self.observer.snapshot();
-        if self.paths_anew {
+        if self.wants.paths {
             let policies = || self.followed.values().map(|p| &p.config);
             let local: HashSet<IpAddr> = snapshot.addresses().map(|a| a.addr).collect();
             if self.source.is_beside_kernel() {
@@ -61,7 +61,9 @@ impl Daemon {
             let steering = self.ports.steering().with(local, policies(), tunnelled);
             self.ports.steer(steering);
             self.private.follow(policies(), snapshot, self.tunnels.led());
-            self.paths_anew = false;
+            // Of all routes, those that have changed among them.
+            self.wants.routes.clear();
+            self.wants.paths = false;
             return;
         }
         for (old, new) in &steps {
@@ -121,7 +123,7 @@ impl Daemon {
         let blocked: Vec<String> = defaults.directions().map(direction_text).collect();
         info!(blocked = blocked.join(","), "default actions of the policy database");
         // The barriers of policies come and go with them.
-        self.guard_anew |= !self.config.guard.enabled;
+        self.wants.guard |= !self.config.guard.enabled;
         self.guard.set_defaults(defaults);
         true
     }
@@ -130,11 +132,11 @@ impl Daemon {
         let has_defaults = self.follow_defaults();
         let result = if !self.is_guarded() {
             // Barriers from before would no longer follow the policies.
-            match self.guard_anew && self.guard.standing().len() > 0 {
+            match self.wants.guard && self.guard.standing().len() > 0 {
                 true => self.guard.clear(),
                 false => Ok(()),
             }
-        } else if self.guard_anew {
+        } else if self.wants.guard {
             let prefixes = self.guarded();
             self.guard.spare(self.config.tunnels.iter().map(|tunnel| tunnel.interface.clone()));
             self.guard.set(self.followed.values().map(|p| &p.config), &prefixes)
@@ -157,7 +159,7 @@ impl Daemon {
                 return;
             }
         };
-        self.guard_anew = false;
+        self.wants.guard = false;
         match result {
             Ok(()) if self.guard.is_complete() => self.guard_trouble = None,
             Ok(()) => {}

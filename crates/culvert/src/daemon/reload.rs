@@ -146,7 +146,7 @@ impl Daemon {
             self.ports.steer(steering);
         }
         self.follow_port_names(next.port_names());
-        self.tell_marks(&next.marks);
+        self.wants.marks = true;
         self.ports.set_marks(&next.marks);
         self.config.ports.clone_from(&next.ports);
         self.config.marks.clone_from(&next.marks);
@@ -156,8 +156,10 @@ impl Daemon {
         self.follow_srv6_config(next.srv6.clone(), next.sids.clone());
         self.config.guard.clone_from(&next.guard);
         self.follow_path_mtu_config(next.path_mtu.clone());
-        self.guard_anew = true;
-        self.follow_linux();
+        (self.wants.guard, self.wants.links) = (true, true);
+        // Whether ports open is known then.
+        self.follow_links();
+        self.publish();
         let mut failures = self.ports.failures().filter(|(port, _)| !may_fail.contains(port));
         match failures.next() {
             Some((port, why)) => {
@@ -223,7 +225,7 @@ impl Daemon {
             let own = own(&self.config, self.private.ifindex());
             self.reflection = Reflection::new(self.observer.snapshot(), own, segments);
             (self.config.srv6, self.config.sids) = (srv6, sids);
-            self.paths_anew = true;
+            self.wants.paths = true;
         }
     }
 }

@@ -59,6 +59,7 @@ use super::sources::{SaRules, Source};
 use super::topology::Reflection;
 use super::tunnels::{Opened, Tunnels};
 use super::vici::Vici;
+use super::wants::Wants;
 use super::watchdog::Watchdog;
 use super::workers::{Kit, Workers};
 use super::{Daemon, End, own, reader, tun_config, unprivileged};
@@ -289,6 +290,8 @@ impl Daemon {
         };
         let mut daemon = Daemon {
             config,
+            wants: Wants::all(),
+            commands: Vec::new(),
             reloads: Reloads::new(&args.config.config),
             ending: None,
             config_path: args.config.config.clone(),
@@ -333,8 +336,6 @@ impl Daemon {
             terminate,
             hang_ups,
             followed: HashMap::new(),
-            guard_anew: true,
-            paths_anew: true,
             is_interface_gone: false,
             retry_at: Instant::now(),
             check_at: Instant::now(),

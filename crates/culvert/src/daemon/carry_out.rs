@@ -1,0 +1,117 @@
+//! The end of a round: what is wanted is carried out, once and in the order of [`wants`](super::wants).
+
+use std::sync::Arc;
+
+use dataplane::Topology;
+
+use super::Daemon;
+use super::topology::{self, Known};
+use super::wants::Wants;
+
+impl Daemon {
+    /// Carries out what the round has found out to be wanted, in the order of [`wants`].
+    pub(super) fn carry_out(&mut self) {
+        self.follow_links();
+        self.follow_marks();
+        self.publish();
+        self.follow_sas();
+        self.follow_policies();
+        self.follow_routes();
+    }
+
+    /// Follows interfaces that have come, gone or changed: with sockets of ports, tunnel interfaces and memif ports.
+    pub(super) fn follow_links(&mut self) {
+        if !Wants::take(&mut self.wants.links) {
+            return;
+        }
+        self.follow_interfaces();
+        self.tunnels.follow_moves(self.observer.snapshot());
+        self.memifs.follow_links(self.observer.snapshot(), &self.workers);
+        self.ports.follow(self.observer.snapshot(), &self.workers);
+        // Policies may name new addresses.
+        (self.wants.topology, self.wants.paths) = (true, true);
+    }
+
+    /// Gives workers what has changed of their tables, once for all of it, and then attaches the programs of ports that
+    /// they have been told of.
+    pub(super) fn publish(&mut self) {
+        if Wants::take(&mut self.wants.marks) {
+            self.tell_marks();
+        }
+        let neighbours = Wants::take(&mut self.wants.neighbours);
+        if neighbours {
+            self.tables.neighbours.store(Arc::new(self.reflection.neighbours()));
+        }
+        let path_mtus = Wants::take(&mut self.wants.path_mtus);
+        if path_mtus {
+            self.tables.path_mtus.store(Arc::new(self.path_mtus.path_mtus()));
+        }
+        let topology = Wants::take(&mut self.wants.topology);
+        let are_vlans_new = topology && self.publish_topology();
+        if path_mtus || topology {
+            self.inner_mtus.paths_changed();
+        }
+        if neighbours || path_mtus || topology {
+            self.workers.wake();
+        }
+        let is_any_unattached = self.ports.is_any_unattached();
+        if are_vlans_new || is_any_unattached {
+            // Frames come once workers know where they belong. A worker that is late takes the tables over before it
+            // receives.
+            let _ = self.workers.wait_for_commands();
+        }
+        if are_vlans_new {
+            self.follow_port_names(self.config.port_names());
+        }
+        if topology {
+            self.ports.steer_vlans(&self.vlans);
+            let segments = self.reflection.segments_seen().functions();
+            self.ports.steer_segment_errors(segments.headends().next().is_some());
+        }
+        if is_any_unattached {
+            self.beat();
+            self.ports.attach(&self.workers);
+            // How a program is attached decides whether a port's packets can go back to it.
+            self.wants.topology = true;
+        }
+    }
+
+    /// Puts the topology together and publishes it. True if there are other VLANs than before.
+    fn publish_topology(&mut self) -> bool {
+        let slot_of = |i| self.ports.slot(i).or_else(|| self.memifs.slot(i));
+        let are_vlans_new =
+            self.vlans.follow(self.observer.snapshot(), &self.config.vlans, slot_of);
+        self.way_back.follow(self.ports.working().chain(self.memifs.working()));
+        self.way_back.follow_vlans(self.vlans.taken());
+        let known = Known {
+            ports: &self.ports,
+            memifs: &self.memifs,
+            esp_sockets: &self.esp_sockets,
+            vlans: &self.vlans,
+            tunnels: &self.tunnels,
+            marks: &self.config.marks,
+            gtpu: &self.config.gtpu,
+            way_back: &self.way_back,
+        };
+        let topology = topology::topology(self.observer.snapshot(), self.reflection.fib(), &known);
+        let guarded = self.guarded();
+        let clamps_mss = self.config.path_mtu.clamp_mss;
+        let rate_rules = self.rate_rules();
+        let segments = self.reflection.segments_seen().functions();
+        let topology = Topology { clamps_mss, guarded, rate_rules, segments, ..topology };
+        self.tables.topology.store(Arc::new(topology));
+        are_vlans_new
+    }
+
+    /// Makes the routes to the private interface follow Linux's own, and puts back what somebody took away.
+    fn follow_routes(&mut self) {
+        let routes = std::mem::take(&mut self.wants.routes);
+        if !routes.is_empty() {
+            let led = self.tunnels.led();
+            self.private.follow_routes(routes, self.observer.snapshot(), led);
+        }
+        if Wants::take(&mut self.wants.private) {
+            self.private.repair(self.observer.snapshot());
+        }
+    }
+}
