@@ -22,7 +22,7 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// A chart.
+/// A chart of several series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
     /// The file's name, without its ending.
@@ -35,7 +35,7 @@ pub struct Chart {
     pub y_label: String,
     /// The horizontal axis.
     pub x_scale: Scale,
-    /// The lines.
+    /// The series, each a line.
     pub series: Vec<Series>,
 }
 

@@ -8,7 +8,7 @@ use bench::{Bench, BenchError, Direction, Listener, Options, Peer, Row, suite_by
 use crypto::Provider;
 use engine_openssl::OpensslProvider;
 
-/// What every row has, so that whoever reads rows need not ask.
+/// Fields of every row, so that a reader of rows need not ask.
 const FIELDS: [&str; 15] = [
     "bench",
     "suite",

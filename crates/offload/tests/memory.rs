@@ -211,7 +211,7 @@ impl Shared {
     }
 }
 
-/// The device.
+/// A device in memory.
 struct Memory {
     provider: OpensslProvider,
     capabilities: Capabilities,

@@ -93,7 +93,7 @@ pub struct SaUse {
     pub window: u128,
     /// Bytes inside ESP.
     pub bytes: u64,
-    /// Packets carried.
+    /// Packets that the SA has carried.
     pub packets: u64,
 }
 

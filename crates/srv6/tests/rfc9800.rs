@@ -127,7 +127,7 @@ fn onward(to: &str, hop_limit: u8, left: impl Into<Option<u8>>) -> After {
 
 /// Parameter problem at Segments Left.
 const LEFT: Option<Icmp> = Some(Icmp::Parameter { code: 0, pointer: 43 });
-/// Time exceeded.
+/// The hop limit ends here.
 const TIME: After = Refused(Fault::HopLimit, Some(Icmp::TimeExceeded));
 
 /// What is no upper layer for End (RFC 8986 §4.1.1), behind this many bytes.

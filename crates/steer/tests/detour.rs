@@ -16,7 +16,7 @@ use steer::{Detour, GiveBack, SendMarks};
 /// Destinations that are led to the private interface.
 const PROTECTED: [&str; 2] = ["10.2.0.7", "fd02::7"];
 
-/// This host.
+/// Addresses of this host.
 const HERE: [&str; 2] = ["192.0.2.1", "fd00::1"];
 
 const MARK: u32 = 0x1000_0000;

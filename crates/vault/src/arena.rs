@@ -466,7 +466,7 @@ mod tests {
         let grants = [1, 2, 3].map(|owner| a.live_numbers(owner, 11).unwrap());
         assert!((1..4).all(|owner| a.is_held(owner)) && !a.is_held(4));
         a.release(2);
-        assert!(!a.is_held(2), "its numbers are nobody's, whoever may still have a handle");
+        assert!(!a.is_held(2), "its numbers are nobody's, though handles may live");
         let holders = |a: &Arena| a.holders().collect::<HashSet<_>>();
         assert_eq!(holders(&a), HashSet::from([1, 3]));
         let [one, _two, three] = grants;

@@ -109,7 +109,7 @@ pub struct BenchRequestsArgs {
     /// Where vault and socket are made, and removed at the end: a tmpfs.
     #[arg(long, value_name = "DIRECTORY", default_value = "/dev/shm")]
     pub directory: PathBuf,
-    /// Crypto engine.
+    /// Crypto engine to measure.
     #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
     pub engine: EngineChoice,
 }
@@ -147,10 +147,10 @@ pub struct AllArgs {
     /// Where the report goes: DATE-PROCESSOR.md and .json, and a folder of charts.
     #[arg(long, value_name = "DIRECTORY")]
     pub report: Option<PathBuf>,
-    /// What the report names as the way to repeat it.
+    /// Command that the report names to repeat it.
     #[arg(long, value_name = "COMMAND", hide = true)]
     pub command: Option<String>,
-    /// What the single ones have.
+    /// Arguments of the single benchmarks.
     #[command(flatten)]
     pub peer: PeerArgs,
 }
@@ -158,7 +158,7 @@ pub struct AllArgs {
 /// Arguments of `peer`.
 #[derive(Debug, Args)]
 pub struct PeerArgs {
-    /// What all benchmarks have.
+    /// Arguments of all benchmarks.
     #[command(flatten)]
     pub bench: BenchArgs,
     /// The peer's program.
@@ -175,7 +175,7 @@ pub struct BenchArgs {
     /// Sizes of the inner IP packet in bytes.
     #[arg(long, value_delimiter = ',', value_name = "BYTES")]
     pub size: Option<Vec<usize>>,
-    /// Directions.
+    /// Directions to measure.
     #[arg(long, value_delimiter = ',', value_enum)]
     pub direction: Option<Vec<BenchDirection>>,
     /// Numbers of SAs.
@@ -199,7 +199,7 @@ pub struct BenchArgs {
     /// Fewer sizes and repetitions: for a first look.
     #[arg(long)]
     pub quick: bool,
-    /// Crypto engine.
+    /// Crypto engine to measure.
     #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
     pub engine: EngineChoice,
     /// Draw the rows: SVG files into this directory; made if missing.

@@ -308,7 +308,7 @@ mod tests {
     use crate::code_path::CodePath;
     use crate::suites;
 
-    /// What `suite` needs on the heap, in bytes.
+    /// Bytes that `suite` needs on the heap.
     fn heap_len(suite: Suite) -> usize {
         let keys = Keys {
             cipher: vec![1; suite.cipher_key_len_bytes()],

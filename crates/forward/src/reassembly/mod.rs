@@ -54,9 +54,9 @@ pub struct ReassemblyLimits {
 /// Treatment of a packet, chosen by its first fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment<M> {
-    /// Its fragments are put together.
+    /// The fragments are put together.
     Join,
-    /// Its fragments go on as they came, each with this beside it.
+    /// The fragments go on as they came, each with this beside it.
     Pass(M),
 }
 

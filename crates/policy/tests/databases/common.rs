@@ -15,12 +15,12 @@ pub const ESP: u8 = 50;
 pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
 
-/// 10.0.0.n.
+/// The address 10.0.0.n.
 pub fn v4(n: u8) -> IpAddr {
     Ipv4Addr::new(10, 0, 0, n).into()
 }
 
-/// 2001:db8::n.
+/// The address 2001:db8::n.
 pub fn v6(n: u16) -> IpAddr {
     Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n).into()
 }

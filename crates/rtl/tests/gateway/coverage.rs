@@ -12,7 +12,7 @@ impl Coverage {
         self.0.entry(group).or_default().entry(bin.into()).or_default();
     }
 
-    /// Met.
+    /// Notes that a bin was met.
     pub fn hit(&mut self, group: &'static str, bin: impl Into<String>) {
         *self.0.entry(group).or_default().entry(bin.into()).or_default() += 1;
     }

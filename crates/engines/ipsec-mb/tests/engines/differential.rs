@@ -14,7 +14,7 @@ const SESSIONS: usize = 3;
 /// What is done with one packet.
 #[derive(Clone, Copy, Debug)]
 pub enum What {
-    /// Seal it.
+    /// Seal the packet.
     Seal,
     /// Open it as it was sealed.
     Open,
