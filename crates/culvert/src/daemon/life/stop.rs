@@ -1,0 +1,104 @@
+//! The end: in order, or after workers were lost.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use outcome::DropReason;
+use tracing::{error, info, warn};
+
+use crate::daemon::Daemon;
+use crate::paths;
+
+/// How long packets may be between a program and a worker.
+const DRAIN: Duration = Duration::from_millis(5);
+
+/// How long an end waits for SAs to be handed back.
+const RELEASE_WAIT: Duration = Duration::from_secs(3);
+
+impl Daemon {
+    /// Ends after workers were lost: nothing is taken from Linux any more; the guard stays.
+    pub(in crate::daemon) fn give_up(&mut self) {
+        self.ports.detach();
+        self.memifs.close();
+        self.by_sender.close();
+        self.workers.stop();
+    }
+
+    /// Gives back to the kernel what was taken over from it, in order and while packets go on.
+    fn release(&mut self) {
+        let deadline = Instant::now() + RELEASE_WAIT;
+        while !self.source.release() {
+            if Instant::now() > deadline {
+                warn!(
+                    "not all SAs were handed back in time; the kernel goes on beyond their leases"
+                );
+                return;
+            }
+            self.beat();
+            self.serve_source();
+            self.wake_workers();
+            self.follow_sas();
+            self.follow_policies();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if self.source.is_beside_kernel() {
+            // What sockets hold goes on before they are closed.
+            std::thread::sleep(DRAIN);
+            let _ = self.workers.drain();
+        }
+    }
+
+    /// Nobody can ask for them any more.
+    fn tell_drops(&self) {
+        let all = DropReason::ALL.iter().map(|reason| (reason, self.workers.dropped(*reason)));
+        let some = all.filter(|(_, count)| *count > 0);
+        let drops: Vec<String> = some.map(|(r, count)| format!("{} {count}", r.name())).collect();
+        if !drops.is_empty() {
+            info!("packets dropped in all: {}", drops.join(", "));
+        }
+    }
+
+    /// Ends in order. SAs and policies that the IKE daemon still has stay in the vault for the next
+    /// start, and so do their barriers. If there are none, nothing is left behind.
+    pub(in crate::daemon) fn shut_down(mut self) {
+        self.release();
+        self.ports.close(&self.workers);
+        self.memifs.close();
+        self.private.tear_down();
+        if let Some(early) = self.early.take() {
+            early.tear_down();
+        }
+        self.by_sender.close();
+        self.workers.stop();
+        self.tell_drops();
+        if self.is_guarded()
+            && let Err(error) = self.guard.finish()
+        {
+            error!("{error}");
+        }
+        let databases = self.source.databases();
+        let (sas, policies) = (databases.sa_count(), databases.policies().len());
+        let standing = self.guard.standing().len();
+        let is_any = sas + policies > 0 || self.defaults().is_any();
+        let is_kept = !self.source.is_beside_kernel() && is_any;
+        let Daemon { config, source, control, .. } = self;
+        source.shut_down();
+        drop(control);
+        if is_kept {
+            info!(
+                sas,
+                policies,
+                standing,
+                "kept for the next start; `culvert guard clear --name {}` forgets them and takes \
+                 the guard down",
+                config.name
+            );
+            return;
+        }
+        let _ = fs::remove_file(paths::interface_file(&config.name));
+        let _ = fs::remove_file(paths::offload_file(&config.name));
+        // Not empty while static prefixes are guarded.
+        let _ = fs::remove_dir(paths::runtime_dir(&config.name));
+        info!(standing, "stopped");
+    }
+}

@@ -1,0 +1,47 @@
+//! What happens to devices for packet offload: events of their SAs, and ports that go down.
+
+use std::time::Instant;
+
+use policy::SaState;
+use tracing::warn;
+
+use crate::daemon::packet_devices::SaEvent;
+use crate::daemon::texts::spi_text;
+use crate::daemon::{Daemon, TICK};
+use crate::report::Occurrence;
+
+impl Daemon {
+    /// Handles what packet offload devices report, and reads their counters.
+    pub(in crate::daemon) fn hear_devices(&mut self) {
+        if !self.devices.borrow().packet.has_sas() {
+            return;
+        }
+        let events = self.devices.borrow_mut().packet.events();
+        for (sa, event) in events {
+            let hard = event == SaEvent::Hard;
+            if let Some(entry) = self.source.databases().sa(&sa) {
+                entry.advance(if hard { SaState::Expired } else { SaState::Dying });
+            }
+            let spi = spi_text(sa.spi);
+            self.event_log.add(Occurrence::SaLimit { spi, dst: sa.dst, hard });
+            self.source.volume_reached(&sa, hard);
+        }
+        if self.devices_read_at.elapsed() >= TICK {
+            self.devices_read_at = Instant::now();
+            self.source.read_devices();
+        }
+    }
+
+    /// What is in a device behind a port that is down goes (`xfrm_dev_down`).
+    pub(in crate::daemon) fn follow_device_ports(&mut self) {
+        let snapshot = self.observer.snapshot();
+        let is_up = |port: &str| snapshot.links().any(|link| link.name == port && link.up);
+        let (sas, policies) = self.devices.borrow().packet.behind_ports_down(is_up);
+        if sas.is_empty() && policies.is_empty() {
+            return;
+        }
+        let (sa_count, policy_count) = (sas.len(), policies.len());
+        warn!(sas = sa_count, policies = policy_count, "went with the port of their device");
+        self.source.lose(&sas, &policies);
+    }
+}

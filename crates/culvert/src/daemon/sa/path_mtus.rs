@@ -1,0 +1,64 @@
+//! Path MTUs: what routers have reported is believed for a while.
+
+use std::net::IpAddr;
+
+use forward::Path;
+use forward::path_mtu::PathMtuTable;
+use policy::SaId;
+
+use crate::config::PathMtuConfig;
+use crate::daemon::Daemon;
+use crate::report::Occurrence;
+
+/// How long what was learnt of paths is believed.
+pub(in crate::daemon) fn lifetime_ns(config: &PathMtuConfig) -> u64 {
+    u64::from(config.lifetime_s) * 1_000_000_000
+}
+
+impl Daemon {
+    /// A router says what the path of an SA carries.
+    pub(in crate::daemon) fn learn_path_mtu(&mut self, sa: &SaId, dst: IpAddr, mtu: u32) {
+        if !self.config.path_mtu.learn || self.source.databases().sa(sa).is_none() {
+            return;
+        }
+        self.note_path_mtu(dst.into(), dst, mtu);
+    }
+
+    /// A router says what a path through segments carries.
+    pub(in crate::daemon) fn learn_segments_mtu(&mut self, path: Path, mtu: u32) {
+        let dst = match &path {
+            Path::To(dst) => *dst,
+            Path::Bare(dst) => IpAddr::V6(*dst),
+            Path::Through(stops) => match stops.as_slice() {
+                [.., last] => IpAddr::V6(*last),
+                [] => return,
+            },
+        };
+        if self.config.path_mtu.learn {
+            self.note_path_mtu(path, dst, mtu);
+        }
+    }
+
+    fn note_path_mtu(&mut self, path: Path, dst: IpAddr, mtu: u32) {
+        let now_ns = self.started.elapsed().as_nanos() as u64;
+        if self.path_mtus.report(path, mtu, now_ns) {
+            self.event_log.add(Occurrence::PathMtu { dst, mtu });
+            self.wants.path_mtus = true;
+        }
+    }
+
+    /// Paths that have become wider are found out by trying again.
+    pub(in crate::daemon) fn forget_path_mtus(&mut self) {
+        let now_ns = self.started.elapsed().as_nanos() as u64;
+        if !self.path_mtus.is_empty() && self.path_mtus.expire(now_ns) {
+            self.wants.path_mtus = true;
+        }
+    }
+
+    /// What was learnt under other settings is learnt anew.
+    pub(in crate::daemon) fn follow_path_mtu_config(&mut self, next: PathMtuConfig) {
+        self.path_mtus = PathMtuTable::new(lifetime_ns(&next));
+        self.config.path_mtu = next;
+        self.wants.path_mtus = true;
+    }
+}

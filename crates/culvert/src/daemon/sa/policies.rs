@@ -1,0 +1,183 @@
+//! Policies that change: guard, steering, routes and MTUs follow.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use guard::Defaults;
+use policy::{Action, PolicyConfig, PolicyEntry};
+use tracing::{error, info, warn};
+
+use crate::daemon::inner_mtus::Seen;
+use crate::daemon::texts::direction_text;
+use crate::daemon::vrfs::Vrfs;
+use crate::daemon::{Daemon, TICK};
+
+type Followed = Option<Arc<PolicyEntry>>;
+
+impl Daemon {
+    /// Policies as they were and as they are, where they changed since the last call.
+    pub(in crate::daemon) fn changed_policies(&mut self) -> Vec<(Followed, Followed)> {
+        let changed = self.source.take_changed_policies();
+        let databases = self.source.databases();
+        let mut steps = Vec::with_capacity(changed.len());
+        for index in changed {
+            let new = databases.policy(index).cloned();
+            let old = match &new {
+                Some(new) => self.followed.insert(index, Arc::clone(new)),
+                None => self.followed.remove(&index),
+            };
+            self.shortfalls.follow(index, new.as_deref());
+            let (before, after) = configs(&old, &new);
+            self.by_sender.follow_policy(before, after);
+            self.wants.paths |= self.tunnels.follow_policy(before, after);
+            steps.push((old, new));
+        }
+        let is_beside_kernel = self.source.is_beside_kernel();
+        let has_tunnel = |id| is_beside_kernel || self.tunnels.ifindex(id).is_some();
+        self.shortfalls.tell(self.observer.snapshot(), has_tunnel, self.wants.paths);
+        steps
+    }
+
+    /// Follows a change of policies or addresses with guard, steering and routes.
+    ///
+    /// The guard comes first: its barriers are installed before traffic depends on culvert alone.
+    pub(in crate::daemon) fn follow_policies(&mut self) {
+        let steps = self.changed_policies();
+        self.follow_with_guard(&steps);
+        self.follow_inner_mtus(&steps);
+        let snapshot = self.observer.snapshot();
+        if self.wants.paths {
+            let policies = || self.followed.values().map(|p| &p.config);
+            let local: HashSet<IpAddr> = snapshot.addresses().map(|a| a.addr).collect();
+            if self.source.is_beside_kernel() {
+                let vrfs = Vrfs::of(snapshot);
+                self.private.pass_vrfs(!vrfs.is_empty());
+                self.source.set_local(local.clone(), vrfs);
+            }
+            let tunnelled = self.tunnels.follow_all_routes(snapshot);
+            let tunnelled = tunnelled.into_iter().chain(self.reflection.segments().prefixes());
+            let steering = self.ports.steering().with(local, policies(), tunnelled);
+            self.ports.steer(steering);
+            self.private.follow(policies(), snapshot, self.tunnels.led());
+            // Of all routes, those that have changed among them.
+            self.wants.routes.clear();
+            self.wants.paths = false;
+            return;
+        }
+        for (old, new) in &steps {
+            let (old, new) = configs(old, new);
+            self.ports.steer_policy(old, new);
+            self.private.change(old, new, snapshot, self.tunnels.led());
+        }
+    }
+
+    /// Tells Linux what fits the SAs behind protected destinations. Before routes to new ones are installed.
+    pub(in crate::daemon) fn follow_inner_mtus(&mut self, steps: &[(Followed, Followed)]) {
+        let changed_sas = self.source.take_changed_sas();
+        let path = |sa: &esp::Sa| Some(self.tables.sa_mtu(sa)?.outer);
+        let seen = Seen { databases: self.source.databases(), path: &path };
+        let steps = steps.iter().filter_map(|(old, new)| {
+            let index = new.as_ref().or(old.as_ref())?.config.index;
+            Some((index, new.as_ref().map(|policy| &policy.config)))
+        });
+        let mut changed = self.inner_mtus.policies_changed(steps, seen);
+        changed.extend(self.inner_mtus.sas_changed(changed_sas, seen));
+        changed.extend(self.inner_mtus.follow_paths(seen));
+        if !changed.is_empty() {
+            self.private.set_mtus(changed);
+        }
+    }
+
+    /// The directions in which packets that no policy is about are blocked.
+    pub(in crate::daemon) fn defaults(&self) -> Defaults {
+        let databases = self.source.databases();
+        Defaults::of(|direction| databases.default_action(direction) != Action::Allow)
+    }
+
+    /// Whether barriers stand for policies: where the kernel owns these, they stand themselves. A default action
+    /// that blocks has no other way to hold for packets that never come to a worker.
+    pub(in crate::daemon) fn is_guarded(&self) -> bool {
+        let is_wanted = self.config.guard.enabled || self.defaults().is_any();
+        is_wanted && !self.source.is_beside_kernel()
+    }
+
+    /// What the guard blocks until policies are about it.
+    pub(in crate::daemon) fn guarded(&self) -> Vec<policy::Prefix> {
+        match self.config.guard.enabled && !self.source.is_beside_kernel() {
+            true => self.config.guard.prefixes.iter().map(|prefix| prefix.0).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Follows default actions; whether they are others now.
+    fn follow_defaults(&mut self) -> bool {
+        let defaults = match self.is_guarded() {
+            true => self.defaults(),
+            false => Defaults::default(),
+        };
+        if self.guard.defaults() == defaults {
+            return false;
+        }
+        let blocked: Vec<String> = defaults.directions().map(direction_text).collect();
+        info!(blocked = blocked.join(","), "default actions of the policy database");
+        // The barriers of policies come and go with them.
+        self.wants.guard |= !self.config.guard.enabled;
+        self.guard.set_defaults(defaults);
+        true
+    }
+
+    pub(in crate::daemon) fn follow_with_guard(&mut self, steps: &[(Followed, Followed)]) {
+        let has_defaults = self.follow_defaults();
+        let result = if !self.is_guarded() {
+            // Barriers from before would no longer follow the policies.
+            match self.wants.guard && self.guard.standing().len() > 0 {
+                true => self.guard.clear(),
+                false => Ok(()),
+            }
+        } else if self.wants.guard {
+            let prefixes = self.guarded();
+            self.guard.spare(self.config.tunnels.iter().map(|tunnel| tunnel.interface.clone()));
+            self.guard.set(self.followed.values().map(|p| &p.config), &prefixes)
+        } else {
+            for (old, new) in steps {
+                let (old, new) = configs(old, new);
+                self.guard.change(old, new);
+            }
+            let is_due = self.guard.due().is_some_and(|at| at <= Instant::now());
+            if is_due || has_defaults || !steps.is_empty() {
+                self.guard.settle()
+            } else if self.check_at <= Instant::now() {
+                self.check_at = Instant::now() + TICK;
+                self.guard.check().map(|gone| {
+                    if gone {
+                        warn!("somebody took the guard away; it stands again");
+                    }
+                })
+            } else {
+                return;
+            }
+        };
+        self.wants.guard = false;
+        match result {
+            Ok(()) if self.guard.is_complete() => self.guard_trouble = None,
+            Ok(()) => {}
+            Err(error) => {
+                let text = error.to_string();
+                if self.guard_trouble.as_ref() != Some(&text) {
+                    error!("{text}");
+                    self.guard_trouble = Some(text);
+                }
+            }
+        }
+    }
+}
+
+/// The old and the new configuration of a policy that changed.
+fn configs<'a>(
+    old: &'a Followed,
+    new: &'a Followed,
+) -> (Option<&'a PolicyConfig>, Option<&'a PolicyConfig>) {
+    (old.as_ref().map(|p| &p.config), new.as_ref().map(|p| &p.config))
+}
