@@ -53,7 +53,7 @@ use self::events::{EventLog, Watch};
 use self::inner_mtus::InnerMtus;
 pub use self::install::{InstallOptions, InstallReport, bench_install};
 use self::life::{
-    confinement, detour, error, examine, limits, log, privileges, reloads, unprivileged, watchdog,
+    confinement, detour, error, limits, log, privileges, reloads, unprivileged, watchdog,
 };
 use self::linux::{
     memifs, nat, nfnetlink, private, segments, services, topology, tunnels, vlan_entries,
@@ -88,7 +88,7 @@ use crate::report::{Occurrence, Request};
 pub use confinement::confine_server;
 use devices::SharedDevices;
 pub use engines::providers;
-pub use examine::{Situation, examine};
+pub use life::examine::{Situation, examine};
 pub use limits::{FRAMES_SPARE, frames_at_start};
 pub use nat::statistics as connection_statistics;
 pub use privileges::missing as missing_capabilities;

@@ -13,7 +13,7 @@ use std::fmt::Display;
 use io::{Port, Tun};
 use tracing::{error, info, warn};
 
-use super::examine::{Situation, examine};
+use super::life::examine::{Situation, examine};
 use super::plan::Plan;
 use super::ports::{self, Ports};
 use super::reloads::in_a_line;
