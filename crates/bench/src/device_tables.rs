@@ -21,7 +21,7 @@ use crate::world;
 /// How many entries there are in turn.
 pub(crate) const ENTRIES: [usize; 2] = [1000, 100_000];
 
-/// Of policies, each of one tunnel's network.
+/// Measures a table of policies, each of one tunnel's network.
 pub(crate) fn policies(options: &Options<'_>, count: usize) -> Result<Row, BenchError> {
     let mut table = Policies::default();
     // Headers are of the networks behind.
@@ -37,7 +37,7 @@ pub(crate) fn policies(options: &Options<'_>, count: usize) -> Result<Row, Bench
     Ok(Row { policies: Some(count), ..row("look-up of a device's policy", ns) })
 }
 
-/// Of inbound SAs, by destination and SPI.
+/// Measures a table of inbound SAs, by destination and SPI.
 pub(crate) fn sas(options: &Options<'_>, suite: Suite, count: usize) -> Result<Row, BenchError> {
     let key = |n: u32| {
         let params = world::sa_config(suite, Direction::Inbound, n, 0).params;

@@ -23,7 +23,7 @@ use crate::timing::{Timed, switches};
 
 /// Result of a repetition.
 pub(crate) struct Exchanged {
-    /// Of the packets that came through.
+    /// Time of the packets that came through.
     pub(crate) timed: Timed,
     /// All packets, of pieces that do not count too.
     pub(crate) given: u64,

@@ -233,7 +233,7 @@ fn device(error: impl core::fmt::Display) -> BenchError {
 }
 
 const NAME: &str = "free";
-/// Of the device, among the worker's.
+/// Number of the device among the worker's.
 const NUMBER: u8 = 0;
 /// Descriptors of a ring: more than a worker gathers in a round.
 const DEPTH: usize = 1024;

@@ -23,7 +23,7 @@ pub struct Case {
     /// None in clear.
     suite: Option<&'static str>,
     direction: Direction,
-    /// Of the inner packet, in bytes.
+    /// Length of the inner packet, in bytes.
     size: usize,
     shape: Shape,
     /// Packets are of one after the other.

@@ -65,7 +65,7 @@ pub struct LimitOptions {
     pub flows: Vec<usize>,
     /// Bytes of a packet.
     pub len: usize,
-    /// Of one measurement.
+    /// Duration of one measurement.
     pub duration: Duration,
     /// Measurements; the fastest counts.
     pub repeat: usize,

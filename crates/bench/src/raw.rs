@@ -101,7 +101,7 @@ pub(crate) struct Raw<'o> {
     order: Vec<usize>,
     /// SPI, sequence number, IV, text and ICV, in bytes.
     len: usize,
-    /// Of the next packet; its IV too.
+    /// Number of the next packet, and its IV.
     number: u64,
     /// Chooses the packets' SAs.
     random: Random,
@@ -152,7 +152,7 @@ impl<'o> Raw<'o> {
         self.pass(&mut Timed::default())
     }
 
-    /// Until the time is over.
+    /// Runs until the time is over.
     pub(crate) fn repetition(&mut self) -> Result<Timed, BenchError> {
         let mut timed = Timed::within(self.options.patience);
         while timed.has_time(self.options.duration) {

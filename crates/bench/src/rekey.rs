@@ -216,7 +216,7 @@ struct Rekeying {
     per_second: f64,
     /// Tunnels that have been rekeyed, counted on.
     done: u32,
-    /// Of those, whose old SAs are gone.
+    /// Tunnels among them whose old SAs are gone.
     cleared: u32,
     /// Worker time of earlier repetitions.
     before: Duration,

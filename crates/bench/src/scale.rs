@@ -64,7 +64,7 @@ impl Sharing {
 
 /// Result of one repetition.
 struct Turn {
-    /// Of all cores together.
+    /// Rate of all cores together.
     rate: Rate,
     cycles: Option<f64>,
     packets: u64,

@@ -69,12 +69,12 @@ impl Traffic {
         }
     }
 
-    /// The same with other headers.
+    /// This traffic with other headers.
     pub(crate) fn shaped(self, shape: Shape) -> Traffic {
         Traffic { shape, ..self }
     }
 
-    /// The same with another choice of flows.
+    /// This traffic with another choice of flows.
     pub(crate) fn chosen(self, choice: Choice) -> Traffic {
         Traffic { choice, ..self }
     }

@@ -216,7 +216,7 @@ pub(crate) fn neighbours(shape: Shape) -> Neighbours {
         .collect()
 }
 
-/// Of both links, in bytes.
+/// MTU of both links, in bytes.
 pub(crate) const MTU: u32 = 1500;
 /// Replay window of the SAs, in packets.
 pub(crate) const REPLAY_WINDOW: u32 = 128;

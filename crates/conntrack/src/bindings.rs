@@ -38,7 +38,7 @@ pub struct Binding {
     /// Packets that workers have carried of it, by direction.
     packets: [AtomicU64; 2],
     bytes: [AtomicU64; 2],
-    /// Of the control thread alone.
+    /// Notes of the control thread alone.
     pub upkeep: Upkeep,
 }
 
@@ -56,7 +56,7 @@ pub struct Upkeep {
 }
 
 impl Binding {
-    /// Of a connection.
+    /// The binding of a connection.
     pub fn new(entry: Entry) -> Binding {
         let upkeep = Upkeep { status: AtomicU32::new(entry.status.0), ..Upkeep::default() };
         Binding {

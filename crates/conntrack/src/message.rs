@@ -48,7 +48,7 @@ fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The same with the attributes alone.
+/// The messages of a datagram: type and attributes of each.
 pub(crate) fn answers(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     messages(bytes).filter_map(|(kind, message)| Some((kind, message.get(NFGENMSG_LEN..)?)))
 }

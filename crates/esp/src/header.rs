@@ -41,19 +41,19 @@ pub(crate) struct PerPacket {
 pub(crate) enum Form {
     /// A tunnel over IPv4 with a counter mode.
     V4Counter,
-    /// The same with UDP encapsulation.
+    /// A tunnel over IPv4 with UDP encapsulation and a counter mode.
     V4UdpCounter,
     /// A tunnel over IPv6 with a counter mode.
     V6Counter,
-    /// The same with UDP encapsulation.
+    /// A tunnel over IPv6 with UDP encapsulation and a counter mode.
     V6UdpCounter,
     /// A tunnel over IPv4 with CBC.
     V4Cbc,
-    /// The same with UDP encapsulation.
+    /// A tunnel over IPv4 with UDP encapsulation and CBC.
     V4UdpCbc,
     /// A tunnel over IPv6 with CBC.
     V6Cbc,
-    /// The same with UDP encapsulation.
+    /// A tunnel over IPv6 with UDP encapsulation and CBC.
     V6UdpCbc,
     /// Transport mode, TFC padding, no encryption, DES's blocks, AH.
     Other,

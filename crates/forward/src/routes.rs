@@ -174,7 +174,7 @@ impl Fib {
 /// Prefixes as they come, with their values.
 type List<A> = Vec<((A, u8), u32)>;
 
-/// The same by table.
+/// Routes of each table.
 type Found<A> = BTreeMap<u32, List<A>>;
 
 fn note<A: Address>(all: &mut Found<A>, table: u32, address: A, len: u8, value: u32) {

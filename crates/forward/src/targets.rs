@@ -11,7 +11,7 @@ use crate::trie::HOLE;
 /// Where a packet goes that a route holds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// The same for every packet.
+    /// One next hop for every packet.
     Fixed(RouteResult),
     /// One of several next hops; flows are spread.
     Spread {

@@ -198,7 +198,7 @@ struct Case {
     directory: tempfile::TempDir,
     guard: Option<Guard>,
     policies: Vec<PolicyConfig>,
-    /// Of strangers: they stay, whatever happens here.
+    /// Policies of other programs, which stay as they are.
     strangers: Vec<Barrier>,
     packets: Vec<Packet>,
 }

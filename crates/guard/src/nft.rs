@@ -32,7 +32,7 @@ pub enum NftError {
 }
 
 impl NftError {
-    /// The same once more.
+    /// A copy of the error.
     pub(crate) fn again(&self) -> NftError {
         match self {
             NftError::Missing(error) => NftError::Missing(error.kind().into()),

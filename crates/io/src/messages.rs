@@ -39,7 +39,7 @@ struct Aligned<const LEN: usize>([u8; LEN]);
 pub(crate) struct Received<'a> {
     /// Where it lies, to be given to [`Messages::bytes`].
     pub(crate) place: Range<usize>,
-    /// Of `recvmsg`: whether something was cut off.
+    /// Flags of `recvmsg`: set if something was cut off.
     pub(crate) flags: c_int,
     pub(crate) name: &'a [u8],
     /// As much as the kernel has written.
@@ -136,7 +136,7 @@ impl<const NAME: usize, const CONTROL: usize> Messages<NAME, CONTROL> {
         self.buffer.get(place).unwrap_or(&[])
     }
 
-    /// The same, to be changed.
+    /// The bytes of a place, to be changed.
     pub(crate) fn bytes_mut(&mut self, place: Range<usize>) -> &mut [u8] {
         self.buffer.get_mut(place).unwrap_or(&mut [])
     }

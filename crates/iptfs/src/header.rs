@@ -28,7 +28,7 @@ pub struct Header {
     /// Bytes from the header's end to the first block that begins in this payload: what is left, here and in payloads to
     /// come, of a packet that began before. May lie behind the payload's end.
     pub block_offset: u16,
-    /// Of sub-type 1.
+    /// Congestion information, of sub-type 1 alone.
     pub congestion: Option<Congestion>,
 }
 

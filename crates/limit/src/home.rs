@@ -30,7 +30,7 @@ pub(crate) struct Home(AtomicU64);
 pub(crate) enum Came {
     /// The worker is the home already.
     Here,
-    /// The same from now on.
+    /// The worker is the home from now on.
     Held(Hold),
     /// The home is this worker: the packet has to go there.
     There(usize, UnderWay),
@@ -45,7 +45,7 @@ pub struct Hold(Arc<Home>);
 pub(crate) struct UnderWay(Arc<Home>);
 
 impl Home {
-    /// Of limiters that no worker has met.
+    /// The home of limiters that no worker has met.
     pub(crate) fn new() -> Home {
         Home(AtomicU64::new(NOBODY))
     }

@@ -10,7 +10,7 @@ use crate::lane::Lane;
 /// be spread over as many pages as there are lanes; here they are a cache line each, one behind the other.
 #[derive(Debug, Default)]
 pub struct Lanes {
-    /// Of each worker.
+    /// The open chunk of each worker.
     open: Vec<Open>,
 }
 

@@ -514,5 +514,5 @@ const LONGEST_LEASE_NS: u64 = 1_000_000;
 /// The least quantum that is worth a lease: a packet of 1500 bytes.
 const WORTH_BITS: u64 = 1500 * 8;
 
-/// The same of limiters that count packets.
+/// Least quantum worth leasing, of limiters that count packets.
 const WORTH_PACKETS: u64 = 8;

@@ -49,7 +49,7 @@ impl TransmitContext {
     }
 }
 
-/// Of lengths in the context descriptor.
+/// Bits of a length in the context descriptor.
 const LEN_MASK: u32 = 0x1ff;
 /// The IP header is IPv4.
 pub const TUCMD_IPV4: u32 = 0x0000_0400;

@@ -17,7 +17,7 @@ pub struct Offloaded {
     pub(crate) lane: usize,
     device: Arc<str>,
     pub(crate) sa: SaHandle,
-    /// The same keys for the software engine.
+    /// Session of the software engine, with the same keys.
     pub(crate) software: Session,
     /// The outer header, with a length of 0.
     pub(crate) head: Vec<u8>,

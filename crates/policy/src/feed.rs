@@ -30,7 +30,7 @@ pub(crate) enum Change<S> {
     Sa(SaChange<S>),
     /// Groups of policies come and go.
     GroupsV4(Direction, Groups<V4>),
-    /// The same of IPv6.
+    /// Groups of IPv6 policies come and go.
     GroupsV6(Direction, Groups<V6>),
     /// Policies come and go.
     Policy(PolicyChange),

@@ -58,7 +58,7 @@ impl<'h> Flow<'h> {
         Flow { headers, ifindex, mark: marks.mark, if_id: marks.if_id, worker: None }
     }
 
-    /// The same packet as a worker's.
+    /// This packet as seen by a worker.
     #[must_use]
     pub const fn of(self, worker: Option<WorkerIndex>) -> Flow<'h> {
         Flow { worker, ..self }

@@ -42,7 +42,7 @@ use crate::table::{Links, NONE, Table};
 
 /// Source and destination address, or a mask of them, of one family.
 pub(crate) trait Ends: Copy + PartialEq {
-    /// Of a packet.
+    /// Key of a packet.
     fn of(src: IpAddr, dst: IpAddr) -> Self;
     /// The bits that two prefixes compare.
     fn masks(src: &Prefix, dst: &Prefix) -> Self;
@@ -242,7 +242,7 @@ pub(crate) struct Cover<A> {
 }
 
 impl<A: Ends> Cover<A> {
-    /// Of one policy.
+    /// Key of one policy.
     pub(crate) fn of(config: &PolicyConfig, shape: &Shape<A>) -> Cover<A> {
         Cover { value: Bits::of_policy(config), mask: shape.mask }
     }

@@ -85,7 +85,7 @@ struct Hot {
     mark: Mark,
     /// The smaller of soft and hard limit in bytes: below it there is nothing to look at.
     alarm_bytes: u64,
-    /// The same in packets.
+    /// Alarm of the packets carried, as of the bytes.
     alarm_packets: u64,
     reqid: u32,
     if_id: u32,

@@ -26,7 +26,7 @@ pub(crate) struct Sad {
     inbound: Index,
     outbound: Index,
     reclaim: Reclaim<Leaving>,
-    /// Of the last use of a slot.
+    /// Generation of the last use of a slot.
     generation: u32,
     count: usize,
 }

@@ -143,7 +143,7 @@ const PIECES: usize = 4096;
 const ERA_LEN: u32 = 1 << 30;
 /// Bits of an IPv4 network that has a piece of its own; a shorter prefix is broad.
 const V4_LEN: u8 = 24;
-/// The same, for IPv6.
+/// Bits of an IPv6 network that has a piece of its own.
 const V6_LEN: u8 = 64;
 
 #[cfg(test)]

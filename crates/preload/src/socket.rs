@@ -17,7 +17,7 @@ pub(crate) enum Link {
         waker: i32,
         /// A connection that the server has been greeted on and has not answered yet.
         fresh: Option<i32>,
-        /// Since when the server has been away.
+        /// Time at which the server went away.
         since: Instant,
     },
 }

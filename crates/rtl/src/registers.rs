@@ -216,7 +216,7 @@ pub enum EventKind {
 pub struct Event {
     /// Kind of the event.
     pub kind: EventKind,
-    /// Of an inbound SA.
+    /// True for an inbound SA.
     pub inbound: bool,
     /// The SA's index.
     pub sa: u16,

@@ -10,9 +10,9 @@ use crate::headend::Headend;
 pub enum Behaviour {
     /// On to the next segment.
     End,
-    /// The same, by a next hop.
+    /// End.X: on to the next segment by a next hop.
     EndX(Ipv6Addr),
-    /// The same, by a table.
+    /// End.T: on to the next segment by a table.
     EndT(u32),
     /// Decapsulates Ethernet, out of an interface.
     EndDx2(u32),

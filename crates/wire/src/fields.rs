@@ -88,7 +88,7 @@ impl Fields {
         (self.0 >> 48) as u8
     }
 
-    /// The same with another traffic class.
+    /// These fields with another traffic class.
     #[inline(always)]
     #[must_use]
     pub const fn with_traffic_class(self, class: u8) -> Fields {

@@ -142,7 +142,7 @@ fn plain_v4(packet: &[u8]) -> Option<Headers> {
 /// The bit beside DF and MF; nobody looks at it (RFC 791 §3.1 has it zero).
 const RESERVED_FLAG: u16 = 0x8000;
 
-/// The same for IPv6 without extension headers.
+/// Parses IPv6 without extension headers, as [`plain_v4`] does IPv4.
 #[inline(always)]
 fn plain_v6(packet: &[u8]) -> Option<Headers> {
     let header = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;

@@ -18,7 +18,7 @@ const SERVICE: u32 = 1 << 12;
 /// The VLAN identifier; those from 1 to 4094 name a VLAN.
 const ID_MASK: u32 = 0xfff;
 
-/// Of one tag.
+/// Bits of one tag in the word.
 const TAG_BITS: u32 = 16;
 
 impl VlanTags {

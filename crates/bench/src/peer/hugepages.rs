@@ -48,5 +48,5 @@ impl Drop for HugePages {
 }
 
 const COUNT: &str = "/proc/sys/vm/nr_hugepages";
-/// Of 2 MiB each.
+/// Huge pages of 2 MiB that a run needs.
 const NEEDED: u64 = 512;

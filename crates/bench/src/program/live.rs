@@ -18,7 +18,7 @@ pub struct Live {
 
 #[derive(Default)]
 struct State {
-    /// Of the bench that runs.
+    /// Name of the bench that runs.
     name: &'static str,
     columns: Vec<Column>,
     table: Option<Growing>,

@@ -78,14 +78,14 @@ pub(super) fn arrive(headend: &Headend, bytes: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Of outer headers.
+/// Source address of the outer headers.
 pub(super) const SOURCE: Ipv6Addr = Ipv6Addr::new(0xfc00, 1, 0, 0, 0, 0, 0, 0xff);
 const FIRST: Ipv6Addr = Ipv6Addr::new(0xfc00, 2, 0, 0, 0, 0, 0, 1);
 pub(super) const LAST: Ipv6Addr = Ipv6Addr::new(0xfc00, 2, 0, 0, 0, 0, 0, 0xd6);
 /// Where the segments are.
 pub(super) const DOMAIN: Ipv6Addr = Ipv6Addr::new(0xfc00, 2, 0, 0, 0, 0, 0, 0);
 pub(super) const DOMAIN_LEN: u8 = 32;
-/// Of [`crate::world::REMOTE`] in IPv6.
+/// Prefix length of [`crate::world::REMOTE`] in IPv6.
 pub(super) const REMOTE_LEN: u8 = 96 + 9;
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use core::arch::x86_64::*;
 
-/// Of vectors of 32 bytes.
+/// Transposes vectors of 32 bytes.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(crate) fn in_32([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
@@ -16,7 +16,7 @@ pub(crate) fn in_32([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
     ]
 }
 
-/// Of vectors of 64 bytes.
+/// Transposes vectors of 64 bytes.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(crate) fn in_64([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {

@@ -34,7 +34,7 @@ pub(super) struct Packet<M> {
     pub(super) end: Option<usize>,
     /// Length of the first fragment; 0 until it has come.
     pub(super) first_len: usize,
-    /// Of the first fragment.
+    /// Length of the first fragment's headers, in bytes.
     pub(super) head_len: usize,
     is_used: bool,
     older: Option<usize>,
@@ -86,7 +86,7 @@ impl<M> Packets<M> {
         &self.packets[at]
     }
 
-    /// The same, to be changed.
+    /// The packet at a place, to be changed.
     pub(super) fn at_mut(&mut self, at: usize) -> &mut Packet<M> {
         &mut self.packets[at]
     }

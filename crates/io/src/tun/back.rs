@@ -43,7 +43,7 @@ const PRIORITY_MASK: u8 = 0xf0;
 
 const TAG_LEN: usize = 6;
 const TPID: [u8; 2] = [0x81, 0x00];
-/// Of what is [`UNMARKED`].
+/// TPID of the tag of packets that are [`UNMARKED`].
 const TPID_UNMARKED: [u8; 2] = [0x88, 0xa8];
 
 /// Puts the tag in front of an IP packet, whose frame still has the Ethernet header right in front of

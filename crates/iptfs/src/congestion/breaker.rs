@@ -34,7 +34,7 @@ pub struct Rules {
 pub enum Cause {
     /// Losses of so many of a million are reported.
     Losses {
-        /// Of a million.
+        /// Losses, in millionths.
         ppm: u32,
     },
     /// Nothing is reported.
@@ -59,7 +59,7 @@ pub struct Breaker {
     /// Losses that the other end reported last, in millionths.
     lost_ppm: u32,
     heard_us: u64,
-    /// Since when each cause lasts.
+    /// Begin of each cause that lasts.
     losses_since_us: Option<u64>,
     device_since_us: Option<u64>,
     /// When the port refused a packet last.

@@ -43,7 +43,7 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 /// `close_range(2)`: our sockets in the range are forgotten, unless they are to be closed on exec.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    /// Of linux/close_range.h: nothing is closed now.
+    /// Flag of linux/close_range.h: nothing is closed now.
     const ON_EXEC: c_int = 4;
     if flags & ON_EXEC == 0 {
         sealed(|| calls::forget_range(first, last));
