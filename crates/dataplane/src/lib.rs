@@ -99,8 +99,8 @@ mod view;
 mod worker;
 
 pub use crate::model::{
-    Came, Explanation, FIRST_SEGMENTS, FIRST_VLAN_SLOT, Fate, MAX_PORTS, MAX_SEGMENT_ROUTES,
-    NatSays, Now, PolicySays, PortKind, Probe, Step, Way,
+    Came, Explanation, FIRST_SEGMENTS, FIRST_VLAN_SLOT, Fate, MAX_SEGMENT_ROUTES, NatSays, Now,
+    PolicySays, PortKind, Probe, Step, Way, slots,
 };
 // Paths of before, while features use them.
 use out as packets;

@@ -86,7 +86,7 @@ OF_THE_FILE = {
     ),
     "memif-mtu": (APP + "mtu = 3000\n", [((5, 7), "port[0].mtu", ["1770"])]),
     # What does not fit together.
-    "eight-ports": (ports(8), [((16, 13), "port[7].interface", ["more ports", "at most 7", "go through Linux"])]),
+    "too-many-ports": (ports(65), [((130, 13), "port[64].interface", ["more ports", "at most 64", "go through Linux"])]),
     "key-of-another-kind": (WAN + "mtu = 1400\n", [((3, 7), "port[0].mtu", ['kind = "memif"'])]),
     "tunnel-without-id": (TUNNEL, [((1, 1), "tunnel[0].if_id", ["ikey and okey"])]),
     "tunnel-id-twice": (
@@ -146,8 +146,8 @@ OF_THE_MACHINE = {
         [((2, 13), "port[0].interface", ["another kind", "ip link"])],
     ),
     "of-the-file-too": (
-        ports(8) + "[worker]\ncpus = [0, 999]\n",
-        [((16, 13), "port[7].interface", ["at most 7"]), ((18, 8), "worker.cpus", ["core 999"])],
+        ports(65) + "[worker]\ncpus = [0, 999]\n",
+        [((130, 13), "port[64].interface", ["at most 64"]), ((132, 8), "worker.cpus", ["core 999"])],
     ),
 }
 

@@ -21,8 +21,8 @@ BOTH = port("wan") + port("lan")
 #: Half of each would do, and did once. What is wrong, and the keys of the problems.
 WRONG = {
     "workers-and-too-many-ports": (
-        "".join(port(name) for name in ("wan", "lan", "p2", "p3", "p4", "p5", "p6", "p7")) + "[worker]\ncpus = 1\n",
-        ["port[7].interface"],
+        BOTH + "".join(port(f"p{n}") for n in range(2, 65)) + "[worker]\ncpus = 1\n",
+        ["port[64].interface"],
     ),
     "a-core-and-a-port": (port("wan") + port("lann") + "[worker]\ncpus = [0, 999]\n", ["port[1].interface", "worker.cpus"]),
     "a-port-that-works-by-a-slip": (port("wan") + port("lann"), ["port[1].interface"]),

@@ -15,6 +15,7 @@ mod outers;
 mod places;
 mod prefetch;
 mod reach;
+pub mod slots;
 mod step;
 mod time;
 
@@ -33,7 +34,7 @@ pub(crate) use newcomers::{Backlog, Newcomers};
 pub(crate) use next_hop::{Adjacency, NextHop, Towards};
 pub(crate) use origin::Origin;
 pub(crate) use outers::Outers;
-pub use places::{FIRST_SEGMENTS, FIRST_VLAN_SLOT, MAX_PORTS, MAX_SEGMENT_ROUTES, PortKind};
+pub use places::{FIRST_SEGMENTS, FIRST_VLAN_SLOT, MAX_SEGMENT_ROUTES, PortKind};
 pub(crate) use places::{
     FIRST_SEGMENTS_SLOT, INSIDE, KEEPS_DEI, LOOPBACK, TAILROOM, is_headend, is_segments,
     keeping_dei, was_inside,

@@ -45,7 +45,7 @@ pub(crate) struct Towards {
 /// The next hop of a flow, as bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Adjacency {
-    /// The egress port's slot, below [`MAX_PORTS`](crate::MAX_PORTS); or a VLAN's, from
+    /// The egress port's [slot](crate::slots); or a VLAN's, from
     /// [`FIRST_VLAN_SLOT`](crate::FIRST_VLAN_SLOT) on, with [`KEEPS_DEI`](crate::model::KEEPS_DEI).
     pub(crate) slot: u16,
     /// The Ethernet header.

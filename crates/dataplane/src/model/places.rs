@@ -4,12 +4,9 @@
 //! | --- | --- | --- | --- |
 //! | interface | `1 << 31` | 1 | an interface of Linux; 0 is the private interface |
 //! | interface | | [`FIRST_SEGMENTS`] | a route with segments, by its number |
-//! | slot | [`MAX_PORTS`] | 0 | a port of the worker |
+//! | slot | [`FIRST_VLAN_SLOT`] | 0 | a queue of the worker ([`slots`](super::slots)) |
 //! | slot | [`FIRST_SEGMENTS_SLOT`] | [`FIRST_VLAN_SLOT`] | a VLAN on a port |
 //! | slot | [`KEEPS_DEI`] | [`FIRST_SEGMENTS_SLOT`] | a headend |
-
-/// The most ports of one worker: AF_XDP queues, the private interface, and tunnel interfaces.
-pub const MAX_PORTS: usize = 192;
 
 /// What a port leads to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,10 +28,8 @@ impl PortKind {
     }
 }
 
-/// The slot of the first VLAN, above those of all ports.
-pub const FIRST_VLAN_SLOT: usize = 256;
-
-const _: () = assert!(MAX_PORTS <= FIRST_VLAN_SLOT);
+/// The slot of the first VLAN, above those of all queues.
+pub const FIRST_VLAN_SLOT: usize = 0x0800;
 
 /// Beside a slot: packets came in by a VLAN too, and those that were drop eligible stay so.
 pub(crate) const KEEPS_DEI: usize = 1 << 15;

@@ -6,7 +6,7 @@ use outcome::{DropReason, Outcome};
 use wire::Span;
 
 use crate::counters::Done;
-use crate::model::{Ingress, Left, MAX_PORTS, Now, Payload, Source};
+use crate::model::{Ingress, Left, Now, Payload, Source};
 
 /// A burst, and what has become of its packets.
 ///
@@ -36,9 +36,6 @@ pub(crate) struct Batch {
     /// Sealed, and with segments of a headend: to be looked at again by the worker, in order.
     pub(crate) stepped: ArrayVec<(Packet, Ingress), BURST_LEN>,
 }
-
-// A slot fits a parcel's tag.
-const _: () = assert!(MAX_PORTS <= 1 << u8::BITS);
 
 impl Batch {
     /// An empty one for packets of a pool's region.
@@ -73,7 +70,7 @@ impl Batch {
     #[inline(never)]
     pub(crate) fn send(&mut self, slot: usize, frame: Frame, span: Span) {
         let packet = Packet { frame, span };
-        // There is room for as many as came, all of one region.
+        // A plan's slot fits a parcel's tag. There is room for as many as came, all of one region.
         if let Err(packet) = self.packets.push(packet, slot as u8) {
             self.end(packet, DropReason::NoFrames.into());
         }

@@ -16,7 +16,7 @@ use crate::capture::Taps;
 use crate::counters::Counters;
 use crate::event::Event;
 use crate::latency::Sampler;
-use crate::model::{Between, FIRST_VLAN_SLOT, Handed, Towards, is_headend, keeping_dei};
+use crate::model::{Between, FIRST_VLAN_SLOT, Handed, Towards, is_headend, keeping_dei, slots};
 use crate::out::batch::Batch;
 use crate::out::handoff::Peers;
 use crate::out::late::Late;
@@ -171,14 +171,17 @@ impl Out {
         }
     }
 
-    /// Queues a frame for one queue of the port whose first one has this slot, at whichever worker: queue `q` of a port is that of worker
-    /// `q % n`, in its `q / n`th slot. Not for helpers.
-    pub(crate) fn send_by_queue(&mut self, (first, queue): (usize, usize), packet: Packet) {
+    /// Queues a frame for one queue of a port, by the port's slot, at whichever worker: queue `q` of a port is the
+    /// `q / n`th of worker `q % n`. Not for helpers.
+    pub(crate) fn send_by_queue(&mut self, (port, queue): (usize, usize), packet: Packet) {
         let (worker, workers) = self.peers.as_ref().map_or((0, 1), |p| (p.worker(), p.workers()));
-        let (home, slot) = (queue % workers.max(1), first + queue / workers.max(1));
+        let (home, turn) = (queue % workers.max(1), queue / workers.max(1));
+        let Some(slot) = slots::of_turn(port, turn) else {
+            return self.drop(packet, DropReason::TransmitDown);
+        };
         match home == worker {
             true => self.send(slot, packet),
-            // As all slots it is below MAX_PORTS.
+            // As all slots of queues it fits.
             false => self.hand(home, Handed::Frame(packet, Some(slot as u16))),
         }
     }
@@ -199,7 +202,7 @@ impl Out {
         } else if self.ports.get_mut(slot).is_some() {
             self.drop(packet, DropReason::TransmitFull);
         } else if self.is_served() {
-            // As all slots it is below MAX_PORTS.
+            // As all slots of queues it fits.
             self.hand(FIRST, Handed::Frame(packet, Some(slot as u16)));
         } else {
             self.drop(packet, DropReason::TransmitDown);
@@ -282,7 +285,11 @@ impl Out {
 
     /// Sends what is queued for every port.
     pub(crate) fn transmit_all(&mut self) {
-        (0..self.ports.len()).for_each(|slot| self.transmit(slot));
+        let mut place = 0;
+        while let Some(slot) = self.ports.slot_at(place) {
+            self.transmit(slot);
+            place += 1;
+        }
     }
 
     /// Drops every port of an interface, and what is queued there.

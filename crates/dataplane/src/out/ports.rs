@@ -1,6 +1,7 @@
 //! A worker's ports: receive and transmit queues of interfaces, and the private interface.
 
-use crate::model::{Backlog, MAX_PORTS, PortKind};
+use crate::model::slots::QUEUES;
+use crate::model::{Backlog, PortKind};
 use arrayvec::ArrayVec;
 use io::{Burst, FramePool, Port, PortStats};
 use outcome::DropReason;
@@ -46,19 +47,25 @@ impl Sent {
 }
 
 /// The ports of one worker, by slot.
+///
+/// Slots are many and ports few: a slot is a pointer, and a round walks the list of those that are taken.
 pub(crate) struct Ports {
-    slots: Vec<Option<PortSlot>>,
+    slots: Vec<Option<Box<PortSlot>>>,
+    /// Slots of ports, ascending. One whose port has gone stays until the next port comes: ports go while a round walks
+    /// the list, which must not miss another one for it.
+    taken: Vec<u16>,
     private: Option<usize>,
 }
 
 impl Ports {
     pub(crate) fn new() -> Ports {
-        Ports { slots: Vec::with_capacity(MAX_PORTS), private: None }
+        Ports { slots: Vec::new(), taken: Vec::new(), private: None }
     }
 
-    /// Number of slots, taken or not.
-    pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+    /// The slot of the port at a place in their order; none behind the last.
+    #[inline]
+    pub(crate) fn slot_at(&self, place: usize) -> Option<usize> {
+        self.taken.get(place).map(|slot| usize::from(*slot))
     }
 
     /// The slot of the private interface.
@@ -68,30 +75,32 @@ impl Ports {
 
     /// All ports.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &PortSlot> {
-        self.slots.iter().flatten()
+        self.slots.iter().flatten().map(|place| &**place)
     }
 
     /// The port in a slot.
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: usize) -> Option<&mut PortSlot> {
-        self.slots.get_mut(slot)?.as_mut()
+        self.slots.get_mut(slot)?.as_deref_mut()
     }
 
     /// Puts a port into a slot.
     pub(crate) fn add(&mut self, slot: usize, ifindex: u32, port: Box<dyn Port>, kind: PortKind) {
-        while self.slots.len() <= slot && self.slots.len() < MAX_PORTS {
+        while self.slots.len() <= slot && self.slots.len() < QUEUES {
             self.slots.push(None);
         }
-        match self.slots.get_mut(slot) {
-            Some(place) => {
-                let (queue, backlog) = (Burst::new(), Backlog::default());
-                *place = Some(PortSlot { ifindex, port, queue, kind, backlog });
-                // Of several queues the first is written to.
-                if kind == PortKind::Private && self.private.is_none_or(|private| slot < private) {
-                    self.private = Some(slot);
-                }
-            }
-            None => tracing::error!(slot, ifindex, "a worker has {MAX_PORTS} slots for ports"),
+        let Some(place) = self.slots.get_mut(slot) else {
+            return tracing::error!(slot, ifindex, "a worker has {QUEUES} slots for ports");
+        };
+        let (queue, backlog) = (Burst::new(), Backlog::default());
+        *place = Some(Box::new(PortSlot { ifindex, port, queue, kind, backlog }));
+        self.taken.clear();
+        let taken =
+            (0..).zip(&self.slots).filter_map(|(slot, place)| place.is_some().then_some(slot));
+        self.taken.extend(taken);
+        // Of several queues the first is written to.
+        if kind == PortKind::Private && self.private.is_none_or(|private| slot < private) {
+            self.private = Some(slot);
         }
     }
 
@@ -99,9 +108,7 @@ impl Ports {
     pub(crate) fn remove(&mut self, ifindex: u32, pool: &mut FramePool) -> u64 {
         let mut queued = 0;
         for place in &mut self.slots {
-            if place.as_ref().is_some_and(|port| port.ifindex == ifindex)
-                && let Some(mut gone) = place.take()
-            {
+            if let Some(mut gone) = place.take_if(|port| port.ifindex == ifindex) {
                 queued += gone.queue.len() as u64;
                 pool.put_burst(&mut gone.queue);
             }
@@ -116,7 +123,7 @@ impl Ports {
     pub(crate) fn take(&mut self) -> Vec<(usize, PortSlot)> {
         self.private = None;
         let slots = self.slots.iter_mut().enumerate();
-        slots.filter_map(|(slot, place)| Some((slot, place.take()?))).collect()
+        slots.filter_map(|(slot, place)| Some((slot, *place.take()?))).collect()
     }
 
     /// Closes every port.
@@ -165,7 +172,7 @@ impl Ports {
     }
 
     /// Interfaces whose ports say that they are gone.
-    pub(crate) fn gone(&mut self) -> ArrayVec<u32, MAX_PORTS> {
+    pub(crate) fn gone(&mut self) -> ArrayVec<u32, QUEUES> {
         let mut gone = ArrayVec::new();
         for place in self.slots.iter_mut().flatten() {
             let is_gone = place.port.check().is_err_and(|error| error.is_gone());

@@ -48,10 +48,12 @@ impl Worker {
     pub fn drain_private(&mut self) -> usize {
         self.path.view.now = self.shared.now();
         let mut came = 0;
-        for slot in 0..self.path.exec.out.ports.len() {
+        let mut place = 0;
+        while let Some(slot) = self.path.exec.out.ports.slot_at(place) {
             if self.path.exec.out.ports.get_mut(slot).is_some_and(|place| place.kind.is_linux()) {
                 came += self.receive(slot);
             }
+            place += 1;
         }
         came + self.settle()
     }

@@ -158,7 +158,7 @@ impl Worker {
         let mut batch = helpers.spare.pop().unwrap_or_else(|| Box::new(Batch::new(&out.pool)));
         batch.source = source;
         batch.now = self.path.view.now;
-        // As all slots it is below MAX_PORTS.
+        // As all slots of queues it fits.
         batch.private = out.ports.private().map(|slot| slot as u16);
         batch.epoch = helpers.epoch;
         batch.catch_up = helpers.catch_up;

@@ -260,8 +260,11 @@ impl Worker {
         if peers.as_mut().is_some_and(|peers| peers.ports_wait(now.ns)) {
             return 1;
         }
-        let slots = 0..self.path.exec.out.ports.len();
-        let came = slots.map(|slot| self.receive_some(slot)).sum();
+        let (mut came, mut place) = (0, 0);
+        while let Some(slot) = self.path.exec.out.ports.slot_at(place) {
+            came += self.receive_some(slot);
+            place += 1;
+        }
         if let Some(peers) = &mut self.path.exec.out.peers {
             peers.end_turn(came, now.ns);
         }

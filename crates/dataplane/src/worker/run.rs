@@ -5,7 +5,7 @@ use core::time::Duration;
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::model::MAX_PORTS;
+use crate::model::slots::QUEUES;
 use crate::out::handoff::Peers;
 use crate::worker::idle::{Idle, LONGEST_LOOK_NS, Polling, SLEEP};
 use crate::worker::{Ending, Worker};
@@ -77,7 +77,7 @@ impl Worker {
 
     /// Waits for a port, the waker or a time-out.
     fn wait(&mut self, longest: Duration) {
-        let mut fds: ArrayVec<PollFd<'_>, { MAX_PORTS + 1 }> = ArrayVec::new();
+        let mut fds: ArrayVec<PollFd<'_>, { QUEUES + 1 }> = ArrayVec::new();
         fds.push(PollFd::new(&self.waker, PollFlags::IN));
         for place in self.path.exec.out.ports.iter() {
             if let Some(fd) = place.port.fd() {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use conntrack::Bindings;
-use dataplane::Tables;
 use dataplane::gtpu::{Application, Otherwise, Service, Services, Station};
+use dataplane::{PortKind, Tables, slots};
 use outcome::DropReason;
 use wire::MacAddr;
 use wire::gtpu::{GtpuFields, Teid, message};
 
 use crate::packets::{Ip, cut};
-use crate::support::{Gateway, LAN, Pair, SIZES, Side, Spec, WAN};
+use crate::support::{Gateway, LAN, LAN_SLOT, Pair, SIZES, Side, Spec, WAN};
 
 /// The address of the applications: one of gateway B's own.
 fn forth(v6: bool) -> Ip {
@@ -273,6 +273,14 @@ fn a_queue_is_that_of_the_worker_that_has_it() {
     assert_eq!(pair.b.wan_out(), [arrived(&of(0x2000))]);
     let handed: u64 = pair.b.all_counters().map(|counters| counters.handed_over.value()).sum();
     assert!(handed >= 2);
+    // The fourth queue is the second one of the second worker.
+    let further = io::MemoryHandle::new("lan 3", 64);
+    let slot = slots::of_turn(LAN_SLOT, 1).expect("a slot");
+    pair.b.others[0].worker.add_port(slot, LAN, further.port(), PortKind::Ethernet);
+    pair.b.more.push(further.clone());
+    serve(&pair.b, |service| service.applications[0].queue = Some(3));
+    carry(&mut pair, &[of(0x1000)]);
+    assert_eq!((pair.b.take(&further).len(), pair.b.take(&queue).len()), (1, 0));
 }
 
 #[test]

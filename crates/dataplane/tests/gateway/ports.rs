@@ -2,11 +2,11 @@
 
 use std::sync::mpsc::channel;
 
-use dataplane::{Command, Event, PortKind};
+use dataplane::{Command, Event, PortKind, slots};
 use outcome::DropReason;
 
 use crate::packets::Ip;
-use crate::support::{Gateway, LAN, Pair, Side, Sizes, Spec, WAN, ethernet};
+use crate::support::{Gateway, LAN, Pair, Side, Sizes, Spec, WAN, ethernet, ip, route};
 
 fn a_to_b() -> Ip {
     Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10))
@@ -79,6 +79,83 @@ fn a_port_that_goes_while_packets_come() {
         assert_eq!(told.try_recv(), Ok(()));
         assert_eq!(g.wan_out().len(), 1);
     }
+}
+
+/// The last ports, and the last queue of each, are as good as the first ones.
+#[test]
+fn as_many_ports_as_there_may_be() {
+    const FIRST: usize = 100;
+    const LAST_TURN: usize = slots::QUEUES_PER_WORKER - 1;
+    let mut g = Gateway::new(Side::A);
+    g.protect(&Spec::default());
+    // The gateway has three of its own in the first slots.
+    let numbers = 3..slots::MAX_PORTS;
+    for number in numbers.clone() {
+        for turn in [0, LAST_TURN] {
+            let queue = io::MemoryHandle::new(&format!("p{number}.{turn}"), 64);
+            let slot = slots::of_turn(slots::of_port(number), turn).expect("a slot");
+            let ifindex = (FIRST + number) as u32;
+            g.worker.add_port(slot, ifindex, queue.port(), PortKind::Ethernet);
+            g.more.push(queue);
+        }
+    }
+    let net = |number: usize, len| {
+        let host = if len == 32 { 2 } else { 0 };
+        forward::Subnet { addr: ip(&format!("198.19.{number}.{host}")), len }
+    };
+    let (main, kind) = (forward::table::MAIN, forward::RouteKind::Unicast);
+    let to = |number| route(main, net(number, 24), kind, Some((FIRST + number) as u32), None);
+    g.set_topology_but(numbers.clone().map(to).collect(), |topology| {
+        let like = topology.interfaces[&LAN].clone();
+        for number in numbers.clone() {
+            let port = Some(slots::of_port(number));
+            topology
+                .interfaces
+                .insert((FIRST + number) as u32, dataplane::Interface { port, ..like.clone() });
+        }
+    });
+    let mut neighbours = forward::Neighbours::clone(&g.tables.neighbours.load());
+    for number in numbers.clone() {
+        neighbours.insert(forward::NeighbourEntry {
+            ifindex: (FIRST + number) as u32,
+            addr: net(number, 32).addr,
+            mac: Some(Side::A.host_mac(10)),
+            state: forward::NeighbourState::Reachable,
+        });
+    }
+    g.tables.neighbours.store(std::sync::Arc::new(neighbours));
+    let queues = g.more.clone();
+    let protected = ethernet(Side::A.mac(LAN), Side::A.host_mac(10), &a_to_b().sized(100, 1));
+    for _ in 0..2 {
+        // Each queue receives; to each port is sent, by its first queue.
+        queues.iter().for_each(|queue| g.put_into(queue, &protected, io::HEADROOM));
+        for number in numbers.clone() {
+            g.put_linux(&Ip::new(Side::A.lan(false, 1), net(number, 32).addr).sized(100, 1));
+        }
+        g.run();
+        assert_eq!(g.wan_out().len(), queues.len());
+        for (at, queue) in queues.iter().enumerate() {
+            assert_eq!(g.take(queue).len(), usize::from(at % 2 == 0), "{at}");
+        }
+        assert_eq!(g.drops(), []);
+    }
+    // All of them sleep and go with the worker.
+    let stats = || {
+        let (answer, stats) = channel();
+        (Command::PortStats(answer), stats)
+    };
+    let (command, all) = stats();
+    g.commands.send(command).expect("worker");
+    g.commands.send(Command::RemovePorts { ifindex: (FIRST + 40) as u32 }).expect("worker");
+    let (command, rest) = stats();
+    g.commands.send(command).expect("worker");
+    g.run();
+    let [all, rest] = [all, rest].map(|stats| stats.recv().expect("answer").len());
+    assert_eq!((all, rest), (3 + queues.len(), 3 + queues.len() - 2));
+    g.put_into(&queues[0], &protected, io::HEADROOM);
+    g.put_into(&queues[queues.len() - 1], &protected, io::HEADROOM);
+    g.run();
+    assert_eq!(g.wan_out().len(), 2);
 }
 
 /// Takes back what was to be received by a port that is gone.

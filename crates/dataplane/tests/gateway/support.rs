@@ -31,6 +31,8 @@ pub const HELD: u16 = 256;
 
 pub const LAN: u32 = 2;
 pub const WAN: u32 = 3;
+/// The LAN port's slot.
+pub const LAN_SLOT: usize = 0;
 /// An interface that is no port.
 pub const OTHER: u32 = 7;
 pub const TUN: u32 = 9;

@@ -62,7 +62,7 @@ struct Peer {
 /// One port.
 struct Entry {
     config: MemifConfig,
-    /// Number of its slots, from 0, among all ports.
+    /// Its number among all ports, from 0.
     place: usize,
     tap: Arc<Tap>,
     /// Linux has told of the interface.
@@ -160,7 +160,7 @@ impl Memifs {
         })?;
         // From the end: interfaces that are taken over are numbered from the beginning.
         let is_taken = |place: &usize| self.entries.iter().any(|e| e.place == *place);
-        let place = (0..slots::MAX_INTERFACES).rev().find(|place| !is_taken(place)).unwrap_or(0);
+        let place = (0..slots::MAX_PORTS).rev().find(|place| !is_taken(place)).unwrap_or(0);
         let mut entry = Entry {
             config: config.clone(),
             place,
@@ -276,7 +276,7 @@ impl Memifs {
     /// The workers' slot for packets that leave by an interface.
     pub fn slot(&self, ifindex: u32) -> Option<usize> {
         let entry = self.entries.iter().find(|e| e.tap.ifindex() == ifindex)?;
-        Some(slots::first_slot(entry.place))
+        Some(slots::of_port(entry.place))
     }
 
     /// Those whose interfaces take packets back.
@@ -455,7 +455,7 @@ impl Entry {
             };
             match MemifPort::new(parts) {
                 Ok(port) => {
-                    let slot = slots::first_slot(self.place);
+                    let slot = slots::of_port(self.place);
                     workers.add_port(slot, number, ifindex, Box::new(port));
                 }
                 Err(error) => return self.part(&error.to_string(), workers),

@@ -29,6 +29,7 @@ use tracing::warn;
 use wire::VlanTags;
 
 use crate::config::TunConfig;
+use crate::daemon::slots;
 use crate::daemon::vlans::{FIRST_TAG, Taken};
 
 /// A port whose program is attached.
@@ -47,7 +48,7 @@ pub struct WorkingPort<'a> {
 }
 
 /// The first tag that stands for a mark; those of ports are below, those of VLANs above.
-const FIRST_MARK: u16 = 64;
+const FIRST_MARK: u16 = 1 + slots::MAX_PORTS as u16;
 
 /// The program.
 pub struct WayBack {

@@ -3,7 +3,7 @@
 //!
 //! Otherwise Linux keeps each flow in one queue, whichever CPU its program happens to run on, which keeps its
 //! packets in order: so it is while no policy is like that. CPU `c` has queue `c` modulo their number, and that is
-//! a worker's (`slots::of_private`).
+//! a worker's (`slots::worker_of`).
 
 use io::{QueueChoice, Tun};
 use policy::{Direction, PolicyConfig};

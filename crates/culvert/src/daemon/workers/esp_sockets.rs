@@ -33,7 +33,7 @@ pub const MOST: usize = 4;
 struct Entry {
     /// The connection that it came by.
     client: u64,
-    /// Number of its slots among all ports.
+    /// Its number among all ports.
     place: usize,
     local: SocketAddr,
     counters: Arc<PortCounters>,
@@ -98,7 +98,7 @@ impl EspSockets {
             return Err((TOO_MANY, format!("there are {MOST} already")));
         };
         let entry = Entry { client, place, local, counters: port.counters() };
-        workers.add_port(slots::first_slot(place), 0, entry.index(), Box::new(port));
+        workers.add_port(slots::of_port(place), 0, entry.index(), Box::new(port));
         info!(socket = %local, "ESP in UDP comes and goes by an IKE daemon's socket");
         self.entries.push(entry);
         Ok(())
@@ -135,7 +135,7 @@ impl EspSockets {
         });
         self.entries.iter().map(move |entry| {
             let interface = Interface {
-                port: Some(slots::first_slot(entry.place)),
+                port: Some(slots::of_port(entry.place)),
                 back: None,
                 binding: None,
                 source_check: SourceCheck::Off,

@@ -207,7 +207,7 @@ impl Workers {
         let first = private_ports.map(|p| p.queue + 1).max().unwrap_or(0);
         ports.extend(private.into_iter().zip(first..).map(|(port, queue)| SpreadPort {
             ifindex: private_ifindex,
-            first_slot: 0,
+            interface: slots::PRIVATE,
             queue,
             port,
             kind: PortKind::Private,
@@ -296,12 +296,8 @@ impl Workers {
             workers.push(worker);
             self.running.push(Running { commands, waker, thread: None, crypto: Vec::new() });
         }
-        for SpreadPort { ifindex, first_slot, queue, port, kind } in ports {
-            let place = match kind {
-                PortKind::Private => slots::of_private(queue, workers.len()),
-                PortKind::Ethernet => slots::of_port(first_slot, queue, workers.len()),
-                PortKind::Tunnel => Some(Place { worker: 0, slot: first_slot }),
-            };
+        for SpreadPort { ifindex, interface, queue, port, kind } in ports {
+            let place = slots::of_queue(interface, queue, workers.len());
             match place.and_then(|place| Some((place.slot, workers.get_mut(place.worker)?))) {
                 Some((slot, worker)) => worker.add_port(slot, ifindex, port, kind),
                 None => warn!(ifindex, queue, "no place for a queue with so few workers: closed"),
@@ -350,12 +346,9 @@ impl Workers {
         for (number, worker) in workers.iter_mut().enumerate() {
             ports.extend(worker.take_ports().into_iter().map(|taken| {
                 let place = Place { worker: number, slot: taken.slot };
-                let (queue, first_slot) = match taken.kind {
-                    PortKind::Tunnel => (0, taken.slot),
-                    PortKind::Ethernet | PortKind::Private => slots::queue_in(place, count),
-                };
+                let (interface, queue) = slots::queue_in(place, count);
                 let (ifindex, port, kind) = (taken.ifindex, taken.port, taken.kind);
-                SpreadPort { ifindex, first_slot, queue, port, kind }
+                SpreadPort { ifindex, interface, queue, port, kind }
             }));
         }
         ports
@@ -384,23 +377,29 @@ impl Workers {
 
     /// Gives a queue of a port to its worker, and waits, up to a limit, until the worker has polled it
     /// for the first time.
-    pub fn add_port(&self, first_slot: usize, queue: u32, ifindex: u32, port: Box<dyn Port>) {
-        let place = slots::of_port(first_slot, queue as usize, self.count());
-        self.add(place, ifindex, port, PortKind::Ethernet);
+    pub fn add_port(&self, slot: usize, queue: u32, ifindex: u32, port: Box<dyn Port>) {
+        self.add((slot, queue as usize), ifindex, port, PortKind::Ethernet);
     }
 
     /// Gives a queue of the private interface to its worker, as [`Workers::add_port`].
     pub fn add_private(&self, queue: usize, ifindex: u32, port: Box<dyn Port>) {
-        self.add(slots::of_private(queue, self.count()), ifindex, port, PortKind::Private);
+        self.add((slots::PRIVATE, queue), ifindex, port, PortKind::Private);
     }
 
     /// Gives a tunnel interface to the first worker, as [`Workers::add_port`].
     pub fn add_tunnel(&self, slot: usize, ifindex: u32, port: Box<dyn Port>) {
-        self.add(Some(Place { worker: 0, slot }), ifindex, port, PortKind::Tunnel);
+        self.add((slot, 0), ifindex, port, PortKind::Tunnel);
     }
 
-    fn add(&self, place: Option<Place>, ifindex: u32, port: Box<dyn Port>, kind: PortKind) {
-        let Some(Place { worker, slot }) = place else {
+    /// `interface` is its slot.
+    fn add(
+        &self,
+        (interface, queue): (usize, usize),
+        ifindex: u32,
+        port: Box<dyn Port>,
+        kind: PortKind,
+    ) {
+        let Some(Place { worker, slot }) = slots::of_queue(interface, queue, self.count()) else {
             return warn!(ifindex, "no place for a queue: closed");
         };
         let (done, is_done) = channel();
@@ -536,7 +535,8 @@ impl Workers {
 /// A queue on its way from one worker to another.
 struct SpreadPort {
     ifindex: u32,
-    first_slot: usize,
+    /// Its interface's slot.
+    interface: usize,
     queue: usize,
     port: Box<dyn Port>,
     kind: PortKind,
@@ -639,7 +639,7 @@ mod tests {
         let mut workers = Workers::start(kit, plan(2, &[]), &databases).unwrap();
         let queues: Vec<_> = (0..4).map(|n| MemoryHandle::new(&format!("q{n}"), 512)).collect();
         for (number, queue) in (0..).zip(&queues) {
-            workers.add_port(slots::first_slot(2), number, IFINDEX, queue.port());
+            workers.add_port(slots::of_port(2), number, IFINDEX, queue.port());
         }
         let private: Vec<_> = (0..4).map(|n| MemoryHandle::new(&format!("p{n}"), 512)).collect();
         workers.add_private(0, 1, private[0].port());
@@ -670,6 +670,36 @@ mod tests {
         queues[3].lock().inject(&[0; 60], &mut pool);
         workers.stop();
         assert_eq!(workers.totals().received, came);
+        assert_eq!(workers.totals().balance(), 0);
+    }
+
+    /// As many ports as there may be, of as many queues as one worker takes, whoever has them.
+    #[test]
+    fn all_ports_with_all_their_queues_go_to_whichever_workers_there_are() {
+        let (kit, databases) = (kit(), Databases::new());
+        let mut pool = kit.umem.pool();
+        let mut workers = Workers::start(kit, plan(4, &[]), &databases).unwrap();
+        let queues: Vec<_> = (0..slots::MAX_PORTS * slots::QUEUES_PER_WORKER)
+            .map(|n| MemoryHandle::new(&format!("q{n}"), 8))
+            .collect();
+        for (n, queue) in queues.iter().enumerate() {
+            let (port, number) = (n % slots::MAX_PORTS, n / slots::MAX_PORTS);
+            let ifindex = 100 + port as u32;
+            workers.add_port(slots::of_port(port), number as u32, ifindex, queue.port());
+        }
+        let mut came = 0;
+        for count in [4, 1, 3] {
+            if workers.count() != count {
+                workers.change(plan(count, &[]), &databases, 1, Vec::new()).unwrap();
+            }
+            for queue in &queues {
+                came += u64::from(queue.lock().inject(&[0; 60], &mut pool));
+            }
+            wait_for("all packets", || workers.totals().received == came);
+        }
+        assert_eq!(came, 3 * queues.len() as u64);
+        (0..slots::MAX_PORTS as u32).for_each(|port| workers.remove_ports(100 + port));
+        workers.stop();
         assert_eq!(workers.totals().balance(), 0);
     }
 
@@ -711,7 +741,7 @@ mod tests {
         let databases = Databases::new();
         let mut workers = Workers::start(kit(), plan(3, &[0]), &databases).unwrap();
         assert!(workers.dead().is_none());
-        workers.add_port(slots::first_slot(0), 1, IFINDEX, Box::new(Broken));
+        workers.add_port(slots::of_port(0), 1, IFINDEX, Box::new(Broken));
         let mut death = None;
         wait_for("its end", || {
             death = workers.dead();
@@ -726,7 +756,7 @@ mod tests {
     fn a_change_that_meets_a_panic_says_so() {
         let databases = Databases::new();
         let mut workers = Workers::start(kit(), plan(2, &[]), &databases).unwrap();
-        workers.add_port(slots::first_slot(0), 1, IFINDEX, Box::new(Broken));
+        workers.add_port(slots::of_port(0), 1, IFINDEX, Box::new(Broken));
         let error = workers.change(plan(1, &[]), &databases, 1, Vec::new()).unwrap_err();
         assert!(matches!(&error, ChangeError::Dead(_)), "{error}");
         workers.stop();

@@ -97,8 +97,8 @@ impl Transfer {
 /// One configured port.
 pub(super) struct Entry {
     pub(super) config: PortConfig,
-    /// The first of the workers' slots that are reserved for its queues.
-    pub(super) first_slot: usize,
+    /// Its slot at the workers.
+    pub(super) slot: usize,
     pub(super) working: Option<Working>,
     /// For its next opening.
     pub(super) program: Option<Program>,
@@ -133,7 +133,7 @@ impl Entry {
     pub(super) fn new(config: &PortConfig, place: usize) -> Entry {
         Entry {
             config: config.clone(),
-            first_slot: slots::first_slot(place),
+            slot: slots::of_port(place),
             working: None,
             program: None,
             trouble: NOT_OPENED.into(),
@@ -402,7 +402,7 @@ impl Entry {
             })?;
             let port: Box<dyn Port> = Box::new(socket);
             // The worker fills the ring before the first frame is steered to it.
-            workers.add_port(self.first_slot, queue, ifindex, port);
+            workers.add_port(self.slot, queue, ifindex, port);
             steer.set_socket(queue, fd.as_fd()).map_err(|e| {
                 workers.remove_ports(ifindex);
                 text(&e)
@@ -434,7 +434,7 @@ impl Entry {
         let sockets = PacketSocket::open_several(&config, queues)?;
         let counters = sockets.iter().map(Port::counters).collect();
         for (queue, socket) in (0..).zip(sockets) {
-            workers.add_port(self.first_slot, queue, ifindex, Box::new(socket));
+            workers.add_port(self.slot, queue, ifindex, Box::new(socket));
         }
         Ok(Working {
             ifindex,

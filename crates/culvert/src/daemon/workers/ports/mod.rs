@@ -117,13 +117,13 @@ impl Ports {
     }
 
     /// The most ports.
-    pub const MAX: usize = slots::MAX_INTERFACES;
+    pub const MAX: usize = slots::MAX_PORTS;
 
     /// The workers' slot for packets that leave by an interface.
     pub fn slot(&self, ifindex: u32) -> Option<usize> {
         let entry =
             self.entries.iter().find(|e| e.working.as_ref().is_some_and(|w| w.ifindex == ifindex));
-        entry.map(|e| e.first_slot)
+        entry.map(|e| e.slot)
     }
 
     /// The ports whose programs take frames.
