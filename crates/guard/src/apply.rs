@@ -12,7 +12,7 @@ use crate::refusals::Refusal;
 use crate::threshold::{Chooser, Threshold, choose};
 use crate::{Guard, GuardError, RETRY_INTERVAL};
 
-/// What one pass has found out for those after it.
+/// Findings of one pass, for the passes after it.
 #[derive(Debug, Default)]
 struct Course {
     first_error: Option<GuardError>,
@@ -20,9 +20,9 @@ struct Course {
     gone: Vec<Barrier>,
     /// Identities of refused barriers that are tried again.
     retried: HashSet<Barrier>,
-    /// What nft said of classes of refused barriers, each checked by itself.
+    /// nft's answers for classes of refused barriers, each checked by itself.
     trials: HashMap<Barrier, Result<(), String>>,
-    /// Whether nft takes anything at all, where it did not before.
+    /// True if nft takes anything at all, where it did not before.
     frame: Option<bool>,
     /// To be removed once something stands in the place of what was refused.
     later: Vec<Barrier>,
@@ -51,7 +51,7 @@ impl Guard {
         self.apply(true, sweeps)
     }
 
-    /// What is refused, or was not removed, is tried again.
+    /// Marks refused and unremoved barriers, to be tried again.
     pub(crate) fn retry(&mut self) {
         self.retry_at = None;
         self.touched.extend(self.kept.drain());
@@ -148,7 +148,7 @@ impl Guard {
         self.follow_discovery();
     }
 
-    /// What is to be put up, and what is to be removed, of all that was touched.
+    /// Barriers to be put up, and those to be removed, of all that was touched.
     fn plan(&mut self, again: bool, course: &mut Course) -> (Vec<Barrier>, Vec<Barrier>) {
         let (mut up, mut down) = (Vec::new(), Vec::new());
         for identity in std::mem::take(&mut self.touched) {
@@ -173,8 +173,9 @@ impl Guard {
         (up, down)
     }
 
-    /// Whether a refused barrier is worth a try. One of nftables costs the whole table, so it is checked by itself, a
-    /// few classes of them at a time; where nothing could be installed, whether anything can.
+    /// True if a refused barrier is worth a try. One of nftables costs the whole table, so it is
+    /// checked by itself, a few classes of them at a time; where nothing could be installed, the
+    /// check is if anything can.
     fn may_succeed(&mut self, refused: &Barrier, course: &mut Course) -> bool {
         if !refused.is_netfilter() {
             return true;

@@ -6,7 +6,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use policy::{Action, Direction, PolicyConfig, PortMask, Prefix, Selector};
 use serde::{Deserialize, Serialize};
 
-/// What happens to packets that match.
+/// Effect on packets that match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
@@ -36,7 +36,7 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// What stands for a policy: a policy that protects stops what it would protect.
+    /// Barrier of a policy. One that protects blocks what it would protect.
     ///
     /// Nothing for what is left to Linux, whose own policy stands. Nothing for one of a tunnel interface (`if_id`): what is routed to that interface stops there
     /// when nobody reads it, and no other packet is the policy's.
@@ -94,13 +94,13 @@ impl Barrier {
         }
     }
 
-    /// Whether it is an nftables rule rather than a kernel policy: everything about IPv6, as long as nftables can be
-    /// used.
+    /// True if it is an nftables rule rather than a kernel policy: everything about IPv6, as long
+    /// as nftables can be used.
     pub(crate) fn is_netfilter(&self) -> bool {
         self.src.0.is_ipv6() && !self.by_policy
     }
 
-    /// Whether it is a kernel policy of IPv6, which the private interface is not exempt from.
+    /// True if it is a kernel policy of IPv6, which the private interface is not exempt from.
     pub(crate) fn is_by_policy(&self) -> bool {
         self.by_policy
     }
@@ -110,9 +110,10 @@ impl Barrier {
         self.is_netfilter().then_some(Barrier { by_policy: true, ..*self })
     }
 
-    /// What blocks all that this one blocks, and has less that can be refused: its addresses alone, then all of its
-    /// family. It comes before all others of the priority, as nothing is known of their order. None for one that lets
-    /// pass: without it what comes later decides, so nothing more passes.
+    /// Barrier that blocks all that this one blocks, and has less that can be refused: its
+    /// addresses alone, then all of its family. It comes before all others of the priority, as
+    /// nothing is known of their order. `None` for one that lets pass: without it later barriers
+    /// decide, so nothing more passes.
     pub(crate) fn wider(&self) -> Option<Barrier> {
         let no_port = (0, 0);
         let addresses = Barrier {
@@ -147,7 +148,8 @@ impl Barrier {
         })
     }
 
-    /// What the kernel tells policies apart by: a policy replaces the one of the same identity.
+    /// The fields that identify a policy in the kernel: a policy replaces the one of the same
+    /// identity.
     pub(crate) fn identity(&self) -> Barrier {
         Barrier { priority: 0, effect: Effect::Block, ..*self }
     }
@@ -163,7 +165,7 @@ impl Barrier {
         Barrier { src: masked(self.src), dst: masked(self.dst), ..*self }
     }
 
-    /// Its place in order. Of two with one priority the one that blocks comes first: which of
+    /// Place in the order. Of two with one priority the one that blocks comes first: which of
     /// their policies decides is not known here, and blocking leaks nothing.
     pub(crate) fn rank(&self) -> (u32, bool) {
         (self.priority, self.effect == Effect::Pass)
@@ -174,7 +176,7 @@ impl Barrier {
         self.direction
     }
 
-    /// Whether it is of a default action ([`Barrier::of_default`]), or blocks the same packets.
+    /// True if it is of a default action ([`Barrier::of_default`]), or blocks the same packets.
     pub fn is_default(&self) -> bool {
         let numbers = [Direction::In, Direction::Out, Direction::Forward];
         let mut all = numbers.into_iter().flat_map(Barrier::of_default);
@@ -186,7 +188,7 @@ impl Barrier {
         self.priority
     }
 
-    /// What it does.
+    /// Effect on packets that match.
     pub fn effect(&self) -> Effect {
         self.effect
     }
@@ -201,7 +203,7 @@ impl Barrier {
         self.if_id
     }
 
-    /// Which packets.
+    /// Selector of the packets.
     pub fn selector(&self) -> Selector {
         let prefix = |(addr, len)| Prefix { addr, len };
         let port = |(value, mask)| PortMask { value, mask };
@@ -218,7 +220,7 @@ impl Barrier {
 }
 
 impl Barrier {
-    /// Its direction, as `ip xfrm policy` names it.
+    /// Direction, as `ip xfrm policy` names it.
     pub fn way(&self) -> &'static str {
         ["in", "out", "fwd"].get(usize::from(self.direction)).unwrap_or(&"?")
     }
@@ -256,7 +258,7 @@ pub(crate) fn direction_number(direction: Direction) -> u8 {
     direction as u8
 }
 
-/// ICMPv6's number.
+/// Protocol number of ICMPv6.
 pub(crate) const ICMPV6: u8 = 58;
 
 /// ICMPv6 types of neighbour discovery (RFC 4861).

@@ -81,7 +81,7 @@ impl Netfilter {
         }
     }
 
-    /// Whether a table with a rule of each of these classes could be installed.
+    /// Checks that a table with a rule of each of these classes could be installed.
     pub(crate) fn check(&mut self, classes: &[Barrier]) -> Result<(), NftError> {
         let mut rules: Vec<&Barrier> = classes.iter().collect();
         rules.sort_by_key(|b| b.rank());

@@ -71,7 +71,7 @@ fn sent(interface: &str) -> u64 {
     line.split(':').nth(1).unwrap().split_whitespace().nth(9).unwrap().parse().unwrap()
 }
 
-/// Whether a UDP packet to an address leaves by the interface.
+/// True if a UDP packet to an address leaves by the interface.
 pub(crate) fn leaves(to: &str, interface: &str) -> bool {
     let any = if to.contains(':') { "[::]:0" } else { "0.0.0.0:0" };
     let socket = std::net::UdpSocket::bind(any).unwrap();

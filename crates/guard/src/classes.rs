@@ -33,23 +33,23 @@ impl Classes {
         classes
     }
 
-    /// Whether this barrier's class is there, so that it can come as an element.
+    /// True if this barrier's class is there, so that it can come as an element.
     pub fn knows(&self, barrier: &Barrier) -> bool {
         self.numbers.contains_key(&barrier.class())
     }
 
-    /// Whether none is in.
+    /// True if no barrier is in.
     pub fn is_empty(&self) -> bool {
         self.inside.is_empty()
     }
 
-    /// Whether exactly this barrier is in.
+    /// True if exactly this barrier is in.
     pub fn has(&self, barrier: &Barrier) -> bool {
         self.inside.get(&barrier.identity()) == Some(barrier)
     }
 
-    /// Whether this barrier can go as an element: it is in, and its rule looks addresses up. A rule for any
-    /// addresses stands without a set, and goes with the table alone.
+    /// True if this barrier can be removed as an element: it is in, and its rule looks addresses
+    /// up. A rule for any addresses stands without a set, and is removed with the table alone.
     pub fn can_let_go(&self, barrier: &Barrier) -> bool {
         self.has(barrier) && fields(&barrier.class()).is_some()
     }

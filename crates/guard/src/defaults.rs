@@ -19,7 +19,7 @@ impl Defaults {
         Defaults { blocked: DIRECTIONS.map(blocks) }
     }
 
-    /// Whether any direction blocks.
+    /// True if any direction blocks.
     pub fn is_any(self) -> bool {
         self.blocked.contains(&true)
     }

@@ -13,7 +13,7 @@ use crate::kernel::{Found, Listing, Policies, Tag, attributes, policy_info};
 use crate::nft::{Nft, NftError};
 use crate::threshold::{FRESH, Threshold};
 
-/// What a packet is, to both.
+/// A packet, as both the policies and the rules see it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
     /// `XFRM_POLICY_IN`, `OUT` or `FWD`.
@@ -26,7 +26,7 @@ pub(crate) struct Packet {
     pub mark: u32,
 }
 
-/// What refuses in the kernel.
+/// Refusals of the fake kernel.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Moods {
     /// Kernel policies whose selector has this in its protocol are refused.
@@ -110,7 +110,7 @@ impl World {
         state.policies.is_empty() && state.tables.is_empty()
     }
 
-    /// Whether a packet passes both.
+    /// True if a packet passes both.
     pub(crate) fn passes(&self, packet: &Packet) -> bool {
         let state = self.state();
         // Linux: by priority, of the same the older.
@@ -147,7 +147,7 @@ impl State {
     }
 }
 
-/// Whether a packet meets a barrier's policy, as Linux compares it.
+/// True if a packet meets a barrier's policy, as Linux compares it.
 pub(crate) fn meets(barrier: &Barrier, packet: &Packet) -> bool {
     let s = barrier.selector();
     let (value, mask) = barrier.mark();
@@ -289,7 +289,8 @@ struct Table {
 }
 
 impl Table {
-    /// Whether a packet, not of this host's loopback or the private interface, passes the chains of its direction.
+    /// True if a packet, not of this host's loopback or the private interface, passes the chains
+    /// of its direction.
     fn passes(&self, packet: &Packet) -> bool {
         let chains: &[&str] = match packet.direction {
             0 => &["arrived"],

@@ -41,7 +41,7 @@ enum Step {
     /// The daemon is killed, and another one starts.
     Kill,
     Flush(bool),
-    /// What is refused from now on: a priority, a protocol, an interface, nft altogether.
+    /// Refuses from now on: a priority, a protocol, an interface, nft altogether.
     Refuse(Refused),
     Heal,
     /// Something of this instance that no list names, or a stranger's.
@@ -177,13 +177,13 @@ fn packets() -> Vec<Packet> {
     packets
 }
 
-/// What nothing blocks, whatever policies say: neighbour discovery and IKE of IPv6.
+/// True if nothing blocks the packet, in spite of policies: neighbour discovery and IKE of IPv6.
 fn is_exempt(packet: &Packet) -> bool {
     packet.src.is_ipv6() && packet.protocol == 58 && (133..=137).contains(&packet.ports.0)
 }
 
-/// What the policies say: the first in order decides. None if two of one priority differ, whose order is not known
-/// here.
+/// Verdict of the policies: the first in order decides. `None` if two of one priority differ,
+/// whose order is not known here.
 fn is_blocked(policies: &[PolicyConfig], packet: &Packet) -> Option<bool> {
     let barriers = policies.iter().filter_map(Barrier::of_policy);
     let met: Vec<Barrier> = barriers.filter(|b| meets(b, packet)).collect();

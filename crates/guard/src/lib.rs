@@ -137,15 +137,15 @@ pub enum GuardError {
          what it would block leaves in clear if the daemon dies; it is tried again"
     )]
     Refused {
-        /// The barrier.
+        /// The barrier that is refused.
         barrier: Barrier,
-        /// What the kernel said.
+        /// The kernel's answer.
         why: String,
     },
     /// A barrier cannot be removed.
     #[error("the kernel keeps the guard's policy `{barrier}`: {source}\n  it is tried again")]
     Kept {
-        /// The barrier.
+        /// The barrier that stays.
         barrier: Barrier,
         /// The kernel's answer.
         source: io::Error,
@@ -159,9 +159,9 @@ pub enum GuardError {
     /// The list cannot be kept.
     #[error("{path}: {source}")]
     List {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The kernel's answer.
         source: io::Error,
     },
 }
@@ -375,7 +375,8 @@ impl Guard {
         self.settle()
     }
 
-    /// Whether everything that is to be blocked is blocked, by whatever, and every recorded change was applied.
+    /// True if everything that is to be blocked is blocked, by some barrier, and every recorded
+    /// change was applied.
     pub fn is_complete(&self) -> bool {
         let is_whole = self.kept.is_empty() && self.no_nft.is_none() && self.touched.is_empty();
         is_whole && !self.refusals.leave_a_gap()
@@ -386,8 +387,8 @@ impl Guard {
         self.refusals.named()
     }
 
-    /// What an operator should know: a line for each of the first refused barriers, and how many more there are. What
-    /// all of IPv6 has in common is an error of [`Guard::settle`].
+    /// Warnings for an operator: a line for each of the first refused barriers, and how many more
+    /// there are. A fault that all of IPv6 shares is an error of [`Guard::settle`].
     pub fn warnings(&self) -> Vec<String> {
         let is_common = |r: &Refusal| self.no_nft.is_some() && r.instead == r.barrier.as_policy();
         let refused = self.refusals().into_iter().filter(|refusal| !is_common(refusal));
@@ -455,7 +456,7 @@ impl Guard {
         }
     }
 
-    /// What the kernel is to have of an identity: of several the first in order.
+    /// The barrier that the kernel is to have of an identity: of several the first in order.
     fn first_wanted(&self, identity: &Barrier) -> Option<Barrier> {
         self.wanted.get(identity)?.iter().min_by_key(|b| b.rank()).copied()
     }

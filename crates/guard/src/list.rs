@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::barrier::Barrier;
 
-/// What a line says.
+/// Kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Step {
-    /// It is about to be installed.
+    /// The barrier is about to be installed.
     Up,
-    /// It was removed.
+    /// The barrier was removed.
     Down,
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct Netfilter {
 /// Why the table could not be replaced. The one that stood before still does.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// These classes are refused, each with what was said; without them it can be.
+    /// These classes are refused, each with nft's answer. Without them the table can be.
     Refused(Vec<(Barrier, String)>),
     /// No table of ours can be.
     Unusable(NftError),
@@ -83,14 +83,14 @@ impl Netfilter {
         self.down.push(barrier);
     }
 
-    /// Whether changes are pending.
+    /// True if changes are pending.
     pub fn owes(&self) -> bool {
         self.is_owed
             || self.is_left
             || !(self.up.is_empty() && self.early.is_empty() && self.down.is_empty())
     }
 
-    /// Whether the table is to be replaced at once.
+    /// True if the table is to be replaced at once.
     pub fn is_owed(&self) -> bool {
         self.is_owed
     }
@@ -119,12 +119,12 @@ impl Netfilter {
         self.quiet_until = None;
     }
 
-    /// Whether our table is missing; false where the kernel does not say.
+    /// True if our table is missing. False where the kernel does not tell.
     pub fn is_gone(&mut self) -> bool {
         self.is_known && self.nft.has_table(&self.table).is_ok_and(|there| !there)
     }
 
-    /// Whether the kernel has a table of this instance; false where it does not say.
+    /// True if the kernel has a table of this instance. False where it does not tell.
     pub fn is_there(&mut self) -> bool {
         self.nft.has_table(&self.table).unwrap_or(false)
     }
@@ -206,7 +206,7 @@ impl Netfilter {
         head + &content(&self.table, &self.spared, rules, classes)
     }
 
-    /// What is to be added.
+    /// Barriers that are to be added.
     pub(crate) fn new_ones(&self) -> impl Iterator<Item = Barrier> {
         self.up.iter().copied()
     }

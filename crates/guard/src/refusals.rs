@@ -15,11 +15,12 @@ use crate::barrier::{Barrier, Effect};
 /// A barrier that is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The barrier.
+    /// The barrier that is refused.
     pub barrier: Barrier,
-    /// What nft or the kernel said.
+    /// Answer of nft or the kernel.
     pub why: String,
-    /// What stands in its place and blocks more. None in the place of one that lets pass, and where there is nothing.
+    /// Barrier in its place, which blocks more. `None` for one that lets pass, and where there is
+    /// nothing.
     pub instead: Option<Barrier>,
 }
 
@@ -35,7 +36,7 @@ impl fmt::Display for Refusal {
 }
 
 impl Refusal {
-    /// Whether something is not blocked that should be.
+    /// True if something is not blocked that should be.
     pub fn leaves_a_gap(&self) -> bool {
         self.instead.is_none() && self.barrier.effect() == Effect::Block
     }
@@ -67,7 +68,7 @@ impl Refusals {
         self.by_identity.remove(identity)
     }
 
-    /// Whether exactly this one is refused.
+    /// True if exactly this one is refused.
     pub(crate) fn has(&self, barrier: &Barrier) -> bool {
         self.get(&barrier.identity()).is_some_and(|refusal| refusal.barrier == *barrier)
     }
@@ -76,12 +77,12 @@ impl Refusals {
         self.by_identity.is_empty()
     }
 
-    /// Whether something is not blocked that should be.
+    /// True if something is not blocked that should be.
     pub(crate) fn leave_a_gap(&self) -> bool {
         self.all().any(Refusal::leaves_a_gap)
     }
 
-    /// Whether kernel policies block IPv6 in the place of rules.
+    /// True if kernel policies block IPv6 in the place of rules.
     pub(crate) fn is_by_policy(&self) -> bool {
         self.all().filter_map(|refusal| refusal.instead).any(|barrier| barrier.is_by_policy())
     }
@@ -91,7 +92,7 @@ impl Refusals {
         self.by_identity.values()
     }
 
-    /// Those of policies and prefixes, each with what stands in its place in the end.
+    /// Refusals of policies and prefixes, each with the barrier in its place in the end.
     pub(crate) fn named(&self) -> Vec<Refusal> {
         let stand_ins: HashSet<Barrier> =
             self.all().filter_map(|refusal| refusal.instead).collect();

@@ -44,7 +44,7 @@ impl Standing {
         self.by_identity.get(identity)
     }
 
-    /// Whether exactly this one is installed.
+    /// True if exactly this one is installed.
     pub fn has(&self, barrier: &Barrier) -> bool {
         self.get(&barrier.identity()) == Some(barrier)
     }

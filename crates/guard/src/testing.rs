@@ -18,7 +18,7 @@ pub(crate) fn in_namespace(test: impl FnOnce() + Send + 'static) {
     thread.join().expect("the test in its namespace");
 }
 
-/// Whether a command succeeded, and all that it said.
+/// Runs a command: true if it succeeded, and all that it said.
 pub(crate) fn run(command: &str) -> (bool, String) {
     let words: Vec<&str> = command.split_whitespace().collect();
     let output = std::process::Command::new(words[0]).args(&words[1..]).output().unwrap();

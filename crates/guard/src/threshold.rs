@@ -22,7 +22,7 @@ pub(crate) struct Threshold {
     pub remote: u8,
 }
 
-/// What a fresh network namespace has.
+/// Thresholds of a fresh network namespace.
 pub(crate) const FRESH: Threshold = Threshold { local: 32, remote: 32 };
 
 /// For how many policies the choice was last made. Reset when the kernel's own threshold is restored.
@@ -32,7 +32,7 @@ pub(crate) struct Chooser {
 }
 
 impl Chooser {
-    /// Whether the choice should be made again, now that there are so many policies.
+    /// True if the choice should be made again, now that there are so many policies.
     pub fn is_due(&mut self, count: usize) -> bool {
         if count < FEW || count < 2 * self.chosen_for {
             return false;
@@ -94,7 +94,7 @@ impl Sides {
     }
 }
 
-/// `XFRM_POLICY_OUT`.
+/// Direction of a policy (`XFRM_POLICY_OUT`).
 const OUT: u8 = 1;
 
 /// About how many policies are walked if each of them changes once.

@@ -9,9 +9,9 @@ use crate::seg6::Encap;
 /// IPv4 or IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
-    /// IPv4.
+    /// Address family IPv4 (`AF_INET`).
     V4,
-    /// IPv6.
+    /// Address family IPv6 (`AF_INET6`).
     V6,
 }
 
@@ -71,7 +71,7 @@ impl Prefix {
         Some(u8::try_from(common).map_or(self.len, |common| common.min(self.len)))
     }
 
-    /// Whether the address is of the same family and inside.
+    /// True if the address is of the same family and inside.
     pub fn contains(&self, addr: IpAddr) -> bool {
         self.common_len(addr) == Some(self.len)
     }
@@ -80,9 +80,9 @@ impl Prefix {
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Interface index.
+    /// Index of the interface.
     pub index: u32,
-    /// Name.
+    /// Name of the interface.
     pub name: String,
     /// Ethernet address, where the interface has one.
     pub mac: Option<[u8; 6]>,
@@ -100,18 +100,18 @@ pub struct Link {
     pub master: Option<u32>,
     /// Index of the interface that this one lies on (of a VLAN) or is joined to (of a veth).
     pub lower: Option<u32>,
-    /// What it lies on, or is joined to, is in another network namespace; an XFRM interface's policies and SAs
-    /// are there, too.
+    /// True if the interface that it lies on, or is joined to, is in another network namespace. An
+    /// XFRM interface's policies and SAs are there, too.
     pub is_tied_elsewhere: bool,
-    /// What an XFRM interface belongs to (`ip link add type xfrm`); `None` for other kinds.
+    /// Settings of an XFRM interface (`ip link add type xfrm`); `None` for other kinds.
     pub xfrm: Option<XfrmInterface>,
-    /// What a VLAN's frames have (`ip link add type vlan`); `None` for other kinds.
+    /// Tag of a VLAN's frames (`ip link add type vlan`); `None` for other kinds.
     pub vlan: Option<Vlan>,
     /// The table of a VRF (`ip link add type vrf`); `None` for other kinds.
     pub vrf_table: Option<u32>,
 }
 
-/// What the frames of a VLAN have on the interface that it lies on.
+/// Tag of a VLAN's frames on the interface that it lies on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vlan {
     /// The TPID of their tag: 0x8100 (802.1Q) or 0x88a8 (802.1ad).
@@ -122,19 +122,20 @@ pub struct Vlan {
     pub egress_qos: BTreeMap<u32, u8>,
 }
 
-/// What says which policies and SAs are an XFRM interface's.
+/// The policies and SAs that are an XFRM interface's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XfrmInterface {
-    /// Those with this `if_id`, which is not 0.
+    /// The policies and SAs with this `if_id`, which is not 0.
     IfId(u32),
-    /// Those that each packet's route or metadata name (`external`, or `collect_md`).
+    /// The policies and SAs that each packet's route or metadata name (`external`, or
+    /// `collect_md`).
     External,
 }
 
 /// An address of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Interface.
+    /// Index of the interface.
     pub ifindex: u32,
     /// The host's own address.
     pub addr: IpAddr,
@@ -146,7 +147,7 @@ pub struct Address {
     pub tentative: bool,
     /// IPv4: of the same subnet as an earlier one, and not chosen as a source. IPv6: temporary.
     pub secondary: bool,
-    /// Its preferred lifetime is over (IPv6): a source only where there is no other.
+    /// True once its preferred lifetime is over (IPv6): a source only where there is no other.
     pub deprecated: bool,
 }
 
@@ -157,16 +158,16 @@ impl Address {
     }
 }
 
-/// What a routing rule does.
+/// Action of a routing rule (`FR_ACT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleAction {
     /// Looks into the rule's table.
     Lookup,
     /// Goes on at the rule of this priority.
     Goto(u32),
-    /// Nothing.
+    /// No action: the next rule decides.
     Nop,
-    /// Drops silently.
+    /// Drops packets without an ICMP error.
     Blackhole,
     /// Drops, ICMP unreachable.
     Unreachable,
@@ -193,17 +194,17 @@ pub struct Rule {
     pub iif: Option<String>,
     /// Name of the egress interface that a socket is bound to.
     pub oif: Option<String>,
-    /// Mark.
+    /// Mark that packets must carry.
     pub fwmark: u32,
     /// The mark's bits that count; 0 where the rule does not look at the mark.
     pub fwmask: u32,
     /// The rule is for packets that do not match (`not`).
     pub invert: bool,
-    /// What it does.
+    /// Action for packets that match.
     pub action: RuleAction,
     /// Routes with a prefix not longer than this are passed over (`suppress_prefixlength`).
     pub suppress_prefix_len: Option<u32>,
-    /// Upper-layer protocol.
+    /// Upper-layer protocol. `None`: all.
     pub ip_protocol: Option<u8>,
     /// Source ports, the first and the last.
     pub sport: Option<(u16, u16)>,
@@ -214,7 +215,7 @@ pub struct Rule {
     /// The rule also looks at something that is not in this model (users, TOS, …): a packet
     /// that matches the rest may or may not match.
     pub has_more: bool,
-    /// Who made it, as for routes.
+    /// Origin of the rule, as for routes.
     pub protocol: u8,
 }
 
@@ -244,20 +245,20 @@ impl Rule {
     }
 }
 
-/// What a route does.
+/// Effect of a route (`RTN_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RouteKind {
     /// To the next hops.
     Unicast,
     /// To this host.
     Local,
-    /// Link-layer broadcast.
+    /// Broadcast on the link layer.
     Broadcast,
     /// Anycast address of this host.
     Anycast,
-    /// Multicast.
+    /// Packets to a multicast group.
     Multicast,
-    /// Drops silently.
+    /// Drops packets without an ICMP error.
     Blackhole,
     /// Drops, ICMP unreachable.
     Unreachable,
@@ -280,10 +281,10 @@ pub struct NextHop {
     pub weight: u16,
     /// Linux does not use it at present (`RTNH_F_DEAD`).
     pub dead: bool,
-    /// Its interface has no carrier (`RTNH_F_LINKDOWN`); used all the same, unless the
-    /// `ignore_routes_with_linkdown` setting says otherwise.
+    /// True if its interface has no carrier (`RTNH_F_LINKDOWN`). It is used all the same, unless
+    /// the `ignore_routes_with_linkdown` setting says otherwise.
     pub link_down: bool,
-    /// What it does with packets, beside sending them on.
+    /// Encapsulation of packets that leave by it.
     pub encap: Option<Arc<Encap>>,
 }
 
@@ -294,13 +295,13 @@ impl NextHop {
     }
 }
 
-/// What tells routes apart. Several routes may still share one key (appended routes, IPv6 routes
-/// of several interfaces); then their order counts.
+/// Identity of a route. Several routes may share one key (appended routes, IPv6 routes of several
+/// interfaces); then their order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RouteKey {
-    /// Table.
+    /// Number of the table.
     pub table: u32,
-    /// Destination.
+    /// Prefix of the destinations.
     pub dst: Prefix,
     /// Lower is preferred.
     pub metric: u32,
@@ -310,16 +311,16 @@ pub struct RouteKey {
     pub src: Option<Prefix>,
 }
 
-/// A route.
+/// One route of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Destination.
+    /// Prefix of the destinations.
     pub dst: Prefix,
     /// Source prefix of an IPv6 subtree route; `None` for all.
     pub src: Option<Prefix>,
     /// Table; 254 main, 255 local.
     pub table: u32,
-    /// What it does.
+    /// Effect on the packets.
     pub kind: RouteKind,
     /// Priority: lower is preferred.
     pub metric: u32,
@@ -333,7 +334,7 @@ pub struct Route {
     pub mtu: Option<u32>,
     /// Scope as in `rtnetlink(7)`.
     pub scope: u8,
-    /// Who made it: 2 kernel, 3 boot, 4 static, … (`rtnetlink(7)`).
+    /// Origin of the route: 2 kernel, 3 boot, 4 static, … (`rtnetlink(7)`).
     pub protocol: u8,
     /// The route encapsulates (MPLS, SRv6, …); its next hops say how, where that is in this model.
     pub has_encap: bool,
@@ -365,7 +366,7 @@ impl Route {
         Family::of(self.dst.addr)
     }
 
-    /// What tells it apart.
+    /// Identity of the route.
     pub const fn key(&self) -> RouteKey {
         RouteKey {
             table: self.table,
@@ -382,7 +383,7 @@ impl Route {
 pub enum NeighbourState {
     /// Being asked for.
     Incomplete,
-    /// Confirmed lately.
+    /// Confirmed lately (`NUD_REACHABLE`).
     Reachable,
     /// Usable, to be confirmed when used.
     Stale,
@@ -397,12 +398,12 @@ pub enum NeighbourState {
     NoArp,
     /// Set by hand.
     Permanent,
-    /// Anything else.
+    /// No entry, or another state.
     None,
 }
 
 impl NeighbourState {
-    /// Whether the link-layer address may be used.
+    /// True if the link-layer address may be used.
     pub const fn is_usable(self) -> bool {
         matches!(
             self,
@@ -419,14 +420,14 @@ impl NeighbourState {
 /// An entry of the ARP or neighbour discovery cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Interface.
+    /// Index of the interface.
     pub ifindex: u32,
     /// The neighbour's address.
     pub ip: IpAddr,
-    /// Its Ethernet address, if known.
+    /// Ethernet address, if known.
     pub mac: Option<[u8; 6]>,
     /// How well it is known.
     pub state: NeighbourState,
-    /// It is a router (IPv6).
+    /// True for a router (IPv6).
     pub router: bool,
 }

@@ -7,7 +7,7 @@ use policy::{Action, Direction, PolicyConfig, SaConfig, SaId};
 /// The data path's side of the database. All calls come from the one control thread.
 ///
 /// A call that returns an error has changed nothing; the database then changes nothing either and
-/// hands the error to whoever asked.
+/// hands the error to the client that asked.
 pub trait Backend {
     /// Installs an SA. An SA of the same identity does not exist.
     ///
@@ -110,9 +110,9 @@ pub struct Refusal {
 pub enum Start {
     /// With these, zero unless the owner said otherwise (moved SAs carry their numbers on).
     At {
-        /// Sequence numbers.
+        /// Sequence numbers to go on from.
         replay: Replay,
-        /// Counters.
+        /// Counters to go on from.
         counters: Counters,
     },
     /// With what the backend itself kept: the SA existed before this process started. A backend
@@ -135,9 +135,9 @@ pub struct Replay {
 /// An SA's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Bytes carried.
+    /// Bytes that the SA has carried.
     pub bytes: u64,
-    /// Packets carried.
+    /// Packets that the SA has carried.
     pub packets: u64,
     /// Wall-clock second of the first use, 0 for never.
     pub first_use_s: u64,
@@ -146,11 +146,11 @@ pub struct Counters {
 /// An SA's live numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SaLive {
-    /// Counters.
+    /// Bytes and packets carried.
     pub counters: Counters,
     /// Wall-clock second of the last use, 0 for never.
     pub last_use_s: u64,
-    /// Sequence numbers.
+    /// Sequence numbers and replay window.
     pub replay: Replay,
     /// Packets dropped as older than the window.
     pub too_old: u32,
@@ -181,8 +181,8 @@ impl Refusal {
 /// How an SA ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaEnd {
-    /// Its owner has deleted it.
+    /// The owner has deleted it.
     Deleted,
-    /// It has reached a hard limit (RFC 4301, section 4.4.2.1).
+    /// A hard limit was reached (RFC 4301, section 4.4.2.1).
     Expired,
 }

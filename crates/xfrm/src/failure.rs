@@ -11,17 +11,17 @@ macro_rules! failures {
             /// An attribute breaks the table of lengths.
             #[error("attribute {kind} has a wrong length or value")]
             Attribute {
-                /// Its type.
+                /// Type of the attribute.
                 kind: u16,
-                /// Its place in the message, in bytes.
+                /// Offset of the attribute in the message, in bytes.
                 offset: u32,
-                /// Errno.
+                /// Positive errno for the client.
                 errno: i32,
             },
             /// An algorithm that is not carried.
             #[error("culvert: algorithm {name} {detail} is not supported")]
             Algorithm {
-                /// The algorithm.
+                /// Name of the algorithm.
                 name: String,
                 /// Which form of it.
                 detail: String,
@@ -29,7 +29,7 @@ macro_rules! failures {
             /// A key that does not fit.
             #[error("culvert: a key of {bytes} bytes does not fit algorithm {name}")]
             KeyLength {
-                /// The algorithm.
+                /// Name of the algorithm.
                 name: String,
                 /// The key's length.
                 bytes: usize,
@@ -40,7 +40,7 @@ macro_rules! failures {
         }
 
         impl Failure {
-            /// Positive errno.
+            /// Positive errno for the client.
             pub fn errno(&self) -> i32 {
                 match self {
                     $(Failure::$name => libc::$errno,)*
@@ -91,7 +91,7 @@ failures! {
     Digest => EEXIST, "culvert: another source of an IPComp tunnel to this address has the same digest";
     /// The companion of IPComp tunnels.
     Companion => EPERM, "the SA belongs to an IPComp tunnel, and goes with it";
-    /// Mobile IPv6.
+    /// Mobile IPv6, which is not supported.
     MobileIpv6 => EPROTONOSUPPORT, "culvert: Mobile IPv6 is not supported";
     /// BEET, route optimisation.
     ModeUnsupported => EPROTONOSUPPORT, "culvert: only tunnel, transport and IP-TFS mode are supported";
@@ -101,15 +101,15 @@ failures! {
     IptfsProtocol => EINVAL, "IP-TFS mode is for ESP";
     /// IP-TFS without a direction.
     IptfsDirection => EINVAL, "IP-TFS mode needs a direction (dir in or dir out)";
-    /// What is told of arriving packets, of an outbound SA.
+    /// Settings of inbound IP-TFS in a request for an outbound SA.
     OutboundIptfs => EINVAL, "IP-TFS drop time and reorder window are for inbound SAs (dir in)";
-    /// What is told of departing packets, of an inbound SA.
+    /// Settings of outbound IP-TFS in a request for an inbound SA.
     InboundIptfs => EINVAL, "IP-TFS dont-frag, init-delay, max-queue-size and pkt-size are for outbound SAs (dir out)";
     /// Outer packets with no room for a payload.
     IptfsPacketSize => EINVAL, "the IP-TFS packet size must be 0, or longer than the headers";
     /// A mode's number.
     Mode => EINVAL, "the mode is not known";
-    /// SPI 0.
+    /// SPI 0, which is reserved.
     SpiZero => EINVAL, "SPI 0 is reserved";
     /// Keys that the kernel does not tell.
     HiddenKeys => EPERM, "the kernel tells no keys (lockdown)";
@@ -131,7 +131,7 @@ failures! {
     EsnWithoutState => EINVAL, "extended sequence numbers need the ESN replay attribute";
     /// The replay attribute itself.
     ReplayState => EINVAL, "the replay bitmap does not fit its attribute";
-    /// Two windows.
+    /// A window in the SA beside the ESN replay attribute.
     ReplayWindowTwice => EINVAL, "the ESN replay attribute forbids a window in the SA";
     /// A window larger than its bitmap.
     ReplayWindow => EINVAL, "the replay window is larger than its bitmap";
@@ -185,7 +185,7 @@ failures! {
     OffloadIfId => EINVAL, "an XFRM interface id is not supported for offload of what is received";
     /// TFC padding of an SA that a device is to have.
     OffloadTfc => EINVAL, "TFC padding can't be offloaded";
-    /// Kernel keepalives.
+    /// NAT keepalives by the kernel.
     Keepalive => EOPNOTSUPP, "culvert: NAT keepalives by the database are not supported";
     /// An SA for a CPU without a direction.
     CpuWithoutDirection => EINVAL, "an SA of a CPU needs a direction (dir in or dir out)";
@@ -193,35 +193,35 @@ failures! {
     Cpu => ERANGE, "the SA's CPU is beyond those of this host";
     /// The same in a reservation.
     CpuOfReservation => EINVAL, "the SA's CPU is beyond those of this host";
-    /// SA exists.
+    /// A new SA that is there already.
     SaExists => EEXIST, "an SA with this destination, SPI, protocol and mark exists";
-    /// SA missing.
+    /// An SA that is not there.
     NoSa => ESRCH, "no such SA";
     /// SA missing, where Linux says so.
     NoSaEntry => ENOENT, "no such SA";
-    /// SA larval.
+    /// An SA without keys.
     NotValid => EINVAL, "the SA has no keys yet";
     /// Source address missing.
     NoSource => EINVAL, "this protocol needs the source address";
     /// Protocol without SPIs.
     SpiProtocol => EINVAL, "SPIs belong to ESP, AH and IPComp";
-    /// SPI range.
+    /// A range of SPIs that is empty, or not the protocol's.
     SpiRange => EINVAL, "the smallest SPI is above the largest, or beyond the protocol's range";
     /// No SPI left.
     SpiExhausted => ENOENT, "no SPI of the range is free";
     /// Nothing to set.
     NothingToSet => EINVAL, "neither replay state nor lifetime nor threshold is given";
-    /// `NLM_F_REPLACE` missing.
+    /// A request for replay state without `NLM_F_REPLACE`.
     NotReplace => EINVAL, "replay state can only be replaced (NLM_F_REPLACE)";
-    /// Share.
+    /// A share of a policy that is not known.
     Share => EINVAL, "the policy's share is not known";
-    /// Action.
+    /// An action of a policy that is not known.
     PolicyAction => EINVAL, "the policy's action is not known";
-    /// Direction.
+    /// A direction of a policy that is not known.
     PolicyDirection => EINVAL, "the policy's direction must be in, out or fwd";
     /// Index and direction.
     PolicyIndex => EINVAL, "the policy's index belongs to another direction";
-    /// Type.
+    /// A type of policy other than main.
     PolicyType => EINVAL, "only main policies are known";
     /// Too many templates.
     TemplateCount => EINVAL, "a policy has at most 6 templates";
@@ -229,23 +229,23 @@ failures! {
     TemplateOptional => EINVAL, "an outbound template of tunnel mode cannot be optional";
     /// Family change in transport mode.
     TemplateFamilyChange => EINVAL, "a template of transport mode cannot change the address family";
-    /// Mode.
+    /// A mode of a template that is not known.
     TemplateMode => EINVAL, "a template's mode is not known";
-    /// Family.
+    /// An address family of a template that is not known.
     TemplateFamily => EINVAL, "a template's address family must be IPv4 or IPv6";
-    /// Protocol.
+    /// A protocol of a template other than ESP, AH and IPComp.
     TemplateProtocol => EINVAL, "a template's protocol must be ESP, AH or IPComp";
-    /// Policy exists.
+    /// A new policy that is there already.
     PolicyExists => EEXIST, "a policy with this selector, direction, mark and interface id exists";
-    /// Policy missing.
+    /// A policy that is not there.
     NoPolicy => ENOENT, "no such policy";
-    /// Security context.
+    /// A security context of the wrong length.
     SecurityContext => EINVAL, "the security context's length is wrong";
-    /// Hash thresholds.
+    /// A hash threshold above the length of an address.
     HashThreshold => EINVAL, "a hash threshold is longer than an address";
-    /// Dump filter.
+    /// A prefix of a dump's filter above the length of an address.
     DumpFilter => EINVAL, "a prefix of the dump's filter is longer than an address";
-    /// Migration.
+    /// A migration without the attribute of the ends.
     MigrateMissing => EINVAL, "a migration needs the attribute with the ends";
     /// Too many entries, or none.
     MigrateCount => EINVAL, "a migration has 1 to 6 entries";
@@ -275,7 +275,8 @@ impl Failure {
         self.to_string()
     }
 
-    /// Whether an operator has to know: something was asked for that culvert does not carry.
+    /// True if an operator has to know: the request asked for something that culvert does not
+    /// carry.
     pub fn is_for_operators(&self) -> bool {
         match self {
             Failure::Algorithm { .. } | Failure::KeyLength { .. } | Failure::Refused(_) => true,

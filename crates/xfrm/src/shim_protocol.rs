@@ -66,7 +66,7 @@ pub enum Record {
     /// Client: the whole set of multicast groups 1 to 32 as `bind` has it in `nl_groups` (bit 0
     /// is group 1). Replaces the memberships.
     Groups {
-        /// The bits.
+        /// Bits that are compared.
         mask: u32,
     },
     /// Client: joins one multicast group (`NETLINK_ADD_MEMBERSHIP`).
@@ -93,12 +93,12 @@ pub enum Record {
     /// Client: asks for an answer; server: the answer, with the same value. All that the client
     /// sent before it on this connection has been handled.
     Sync {
-        /// Anything.
+        /// Value of these bits.
         value: u32,
     },
     /// Client: asks whether UDP sockets are wanted that ESP in UDP comes by (0); server: the answer, 1 or 0.
     Sockets {
-        /// Whether they are.
+        /// True if culvert wants them.
         wanted: u32,
     },
     /// Client: such a socket is the descriptor that comes with this datagram (0); server: what became of it.

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 /// An SA's algorithms, with their settled names and truncations, as dumps give them back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Algorithms {
-    /// Combined mode.
+    /// A cipher of combined mode.
     Aead(Aead),
     /// Encryption (or none) with authentication.
     CipherAuth(codec::Cipher, Auth),

@@ -27,7 +27,7 @@ impl<'a> Reader<'a> {
         Ok(*head)
     }
 
-    /// What has not been read yet.
+    /// Bytes that were not read yet.
     pub const fn rest(&self) -> &'a [u8] {
         self.0
     }
@@ -173,9 +173,9 @@ pub const fn family_of(ip: IpAddr) -> u16 {
     }
 }
 
-/// `AF_INET`.
+/// Address family IPv4 (`AF_INET`).
 pub const AF_INET: u16 = 2;
-/// `AF_INET6`.
+/// Address family IPv6 (`AF_INET6`).
 pub const AF_INET6: u16 = 10;
 
 /// Declares a struct whose fields follow each other on the wire, and checks its length.
@@ -217,7 +217,7 @@ mod tests {
         Sample, 12 bytes {
             /// First.
             a: u8,
-            /// Padding.
+            /// Padding, zero.
             pad: Pad<3>,
             /// Second.
             b: Be32,

@@ -20,7 +20,7 @@ use crate::codec::{
 use crate::failure::Failure;
 
 impl<B: Backend> Database<B> {
-    /// `GETAE`.
+    /// `GETAE`: tells an SA's numbers and counters.
     pub(super) fn get_aevent(&mut self, call: &mut Call<'_>) -> Result<(), Failure> {
         let (id, attributes) = call.parse::<AeventId>()?;
         let serial = self.lookup(&id.sa, &attributes).ok_or(Failure::NoSa)?;

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 pub(super) struct Call<'a> {
     pub sender: &'a Sender,
     pub header: &'a Header,
-    /// What follows the header.
+    /// Bytes behind the header.
     pub body: &'a [u8],
     pub now: Now,
     pub out: &'a mut Vec<Output>,

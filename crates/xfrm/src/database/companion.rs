@@ -71,7 +71,7 @@ impl<B: Backend> Database<B> {
     }
 }
 
-/// Whether it is a tunnel of IPComp, with its algorithm.
+/// True for a tunnel of IPComp with an algorithm.
 fn has_companion(sa: &Sa) -> bool {
     sa.info.id.protocol == c::IPPROTO_COMP && sa.info.mode == c::MODE_TUNNEL && !sa.larval()
 }

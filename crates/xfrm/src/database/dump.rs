@@ -77,7 +77,7 @@ impl<B: Backend> Database<B> {
     }
 }
 
-/// Whether an SA passes a dump's filter.
+/// True if an SA passes a dump's filter.
 fn passes(f: &AddressFilter, sa: &Sa) -> bool {
     if matches!(f.family, AF_INET | AF_INET6) && f.family != sa.info.family {
         return false;

@@ -2,7 +2,7 @@
 
 use crate::codec::MessageWriter;
 
-/// Who sends a request.
+/// Sender of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sender {
     /// Port id: what `getsockname` gives.

@@ -44,8 +44,8 @@ impl<B: Backend> Database<B> {
         self.expire_sa(serial, hard, 0, out);
     }
 
-    /// These SAs and policies were in an offload device that is not there any more: they go, and their owners hear of it as of
-    /// a hard limit, so that they make new ones.
+    /// Removes SAs and policies whose offload device is gone. Their owners hear of it as of a hard
+    /// limit, so that they make new ones.
     pub fn device_gone(&mut self, sas: &[SaId], policies: &[u32], out: &mut Vec<Output>) {
         for index in policies {
             if let Some((serial, _)) = self.spd.by_index(*index) {

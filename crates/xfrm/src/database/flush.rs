@@ -70,7 +70,7 @@ impl<B: Backend> Database<B> {
     }
 }
 
-/// What a request wants flushed.
+/// Entries that a request wants flushed.
 fn asked(call: &Call<'_>) -> Result<Flushed, Failure> {
     if call.header.kind == kind::FLUSHPOLICY {
         policy_type(&call.attributes(0)?)?;

@@ -13,7 +13,7 @@ use crate::codec::{
 use crate::failure::Failure;
 
 impl<B: Backend> Database<B> {
-    /// `GETSADINFO`.
+    /// `GETSADINFO`: tells counts of the SAD.
     pub(super) fn get_sad_info(&mut self, call: &mut Call<'_>) -> Result<(), Failure> {
         let (flags, _) = call.parse::<u32>()?;
         let count = saturated(self.sad.len());
@@ -28,7 +28,7 @@ impl<B: Backend> Database<B> {
         Ok(())
     }
 
-    /// `GETSPDINFO`.
+    /// `GETSPDINFO`: tells counts of the SPD.
     pub(super) fn get_spd_info(&mut self, call: &mut Call<'_>) -> Result<(), Failure> {
         let (flags, _) = call.parse::<u32>()?;
         let [input, output, forward] = self.spd.counts();
@@ -80,7 +80,7 @@ impl<B: Backend> Database<B> {
         Ok(())
     }
 
-    /// `GETDEFAULT`.
+    /// `GETDEFAULT`: tells the default actions.
     pub(super) fn get_default(&mut self, call: &mut Call<'_>) -> Result<(), Failure> {
         call.parse::<PolicyDefault>()?;
         let mut w = call.answer().writer(kind::GETDEFAULT);

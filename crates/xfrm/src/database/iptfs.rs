@@ -8,12 +8,12 @@ use crate::codec::{Attributes, MessageWriter, SaInfo, attr, constant as c};
 use crate::failure::Failure;
 use crate::suite::Algorithms;
 
-/// Whether a request has a setting of what arrives.
+/// True if a request has a setting of inbound IP-TFS.
 pub(super) fn is_inbound(a: &Attributes<'_>) -> bool {
     [attr::IPTFS_DROP_TIME, attr::IPTFS_REORDER_WINDOW].into_iter().any(|kind| a.has(kind))
 }
 
-/// Whether a request has a setting of what departs.
+/// True if a request has a setting of outbound IP-TFS.
 pub(super) fn is_outbound(a: &Attributes<'_>) -> bool {
     let of_outbound = [
         attr::IPTFS_DONT_FRAG,

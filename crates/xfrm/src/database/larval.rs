@@ -23,11 +23,11 @@ use crate::failure::Failure;
 /// The packet that needs an SA, in host byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Source.
+    /// Source address of the packet.
     pub src: IpAddr,
     /// Destination, of the same family.
     pub dst: IpAddr,
-    /// Upper-layer protocol.
+    /// Upper-layer protocol (IANA).
     pub protocol: u8,
     /// Source port; ICMP's type.
     pub src_port: u16,
@@ -37,7 +37,7 @@ pub struct Flow {
     pub ifindex: u32,
 }
 
-/// What became of a packet's wish for an SA.
+/// Result of a packet's wish for an SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquired {
     /// The owners were asked.
@@ -278,7 +278,8 @@ impl<B: Backend> Database<B> {
     }
 }
 
-/// What a reservation keeps of its request, as Linux does: addresses as the selector, of no family.
+/// Fields of its request that a reservation keeps, as Linux does: addresses as the selector, of no
+/// family.
 fn reserved(request: &SaInfo) -> SaInfo {
     let len = if request.family == AF_INET { 32 } else { 128 };
     SaInfo {

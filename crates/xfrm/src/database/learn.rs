@@ -26,7 +26,7 @@ use crate::failure::Failure;
 /// An SA of the kernel's.
 #[derive(Debug)]
 pub struct LearntSa {
-    /// Its identity.
+    /// Identity of the SA.
     pub id: SaId,
     /// Outer source address.
     pub src: IpAddr,
@@ -34,17 +34,17 @@ pub struct LearntSa {
     pub reqid: u32,
     /// XFRM interface id, 0 for none.
     pub if_id: u32,
-    /// `XFRM_MODE_*`.
+    /// Mode of the SA (`XFRM_MODE_*`).
     pub mode: u8,
-    /// It has no keys yet: reserved, or asked for.
+    /// True if it has no keys yet: reserved, or asked for.
     pub is_larval: bool,
     /// A device has it (`XFRMA_OFFLOAD_DEV`).
     pub is_offloaded: bool,
     /// Limits by volume and by time.
     pub limits: LifetimeConfig,
-    /// Its numbers and counters, at the moment of the message.
+    /// Numbers and counters, at the moment of the message.
     pub numbers: KernelNumbers,
-    /// It as the data path needs it, with its keys; or why it cannot be carried.
+    /// Parameters and keys for the data path, or the reason that it cannot carry the SA.
     pub carried: Result<(SaConfig, Keys), Failure>,
 }
 
@@ -58,16 +58,16 @@ pub struct LearntPolicy {
     pub config: PolicyConfig,
     /// Why it cannot be carried.
     pub failure: Option<Failure>,
-    /// What its templates ask for, also where it cannot be carried.
+    /// Keys of its templates, also where the policy cannot be carried.
     pub wanted: Vec<Wanted>,
 }
 
-/// What a template finds SAs by, whatever else it asks for.
+/// The fields by which a template finds SAs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Wanted {
-    /// IP protocol.
+    /// IP protocol of the SA.
     pub protocol: u8,
-    /// `XFRM_MODE_*`.
+    /// Mode of the SA (`XFRM_MODE_*`).
     pub mode: u8,
     /// Ties to SAs.
     pub reqid: u32,
@@ -80,11 +80,11 @@ pub struct Wanted {
 /// Sequence numbers and counters of an SA, and how the kernel wants them described.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelNumbers {
-    /// Sequence numbers.
+    /// Sequence numbers and replay window.
     pub replay: Replay,
     /// Size of the long form's window in packets and its bitmap in words; `None` for the short form.
     pub long_form: Option<(u32, usize)>,
-    /// Counters.
+    /// Bytes and packets carried.
     pub counters: Counters,
     /// Wall-clock second when it was added.
     pub added_s: u64,

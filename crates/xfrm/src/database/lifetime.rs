@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::codec::LifetimeConfig;
 
-/// What a look at an SA's or a policy's limits by time says.
+/// Result of a look at an SA's or a policy's limits by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     /// A hard limit is reached.
@@ -58,7 +58,7 @@ fn earlier(next: Option<u64>, at: i128) -> Option<u64> {
     Some(next.map_or(at, |n| n.min(at)))
 }
 
-/// Whose timer it is.
+/// Owner of a timer: an SA or a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Owner {
     /// The SA with this serial number.

@@ -154,7 +154,7 @@ fn entries(attributes: &Attributes<'_>) -> Result<Vec<MigrateEntry>, Failure> {
     Ok(entries)
 }
 
-/// Whether two entries are about the same SA.
+/// True if two entries concern the same SA.
 fn is_same(a: &MigrateEntry, b: &MigrateEntry) -> bool {
     let key = |e: &MigrateEntry| (e.old_dst, e.old_src, e.protocol, e.mode, e.reqid, e.old_family);
     key(a) == key(b)
@@ -165,7 +165,7 @@ fn from(entry: &MigrateEntry) -> Option<(IpAddr, IpAddr)> {
     Some((entry.old_src.ip(entry.old_family)?, entry.old_dst.ip(entry.old_family)?))
 }
 
-/// Whether an SA is the one that an entry means (`xfrm_migrate_state_find`).
+/// True if an entry means this SA (`xfrm_migrate_state_find`).
 fn is_meant(sa: &Sa, entry: &MigrateEntry, if_id: u32) -> bool {
     !sa.larval()
         && !sa.is_companion()

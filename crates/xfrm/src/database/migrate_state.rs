@@ -45,7 +45,7 @@ impl<B: Backend> Database<B> {
     }
 }
 
-/// What of a request can be judged without the SA.
+/// Checks of a request that need no SA.
 fn check(request: &MigrateState) -> Result<(), Failure> {
     if request.id.spi.0 == 0 {
         return Err(Failure::SpiZero);
@@ -65,12 +65,12 @@ fn check(request: &MigrateState) -> Result<(), Failure> {
     }
 }
 
-/// Whether the selector follows the ends, of an SA between two hosts.
+/// True if the selector follows the ends, of an SA between two hosts.
 const fn is_by_host(request: &MigrateState) -> bool {
     request.flags & c::MIGRATE_UPDATE_HOST_SELECTOR != 0
 }
 
-/// What an SA becomes.
+/// The SA after the request.
 fn moved(sa: &Sa, request: &MigrateState, a: &Attributes<'_>) -> Result<Sa, Failure> {
     let mut to = sa.clone();
     let (dst, src, family) = (request.new_dst, request.new_src, request.new_family);
@@ -139,7 +139,7 @@ fn by_host(sa: &Sa, request: &MigrateState) -> Result<SelectorInfo, Failure> {
     })
 }
 
-/// What listeners hear: the request, and what the SA has now.
+/// Message for listeners: the request, and the SA's new state.
 fn message(request: &MigrateState, to: &Sa, a: &Attributes<'_>, call: &Call<'_>) -> Message {
     let mut w = call.notice().writer(kind::MIGRATE_STATE);
     w.fixed(&MigrateState { selector: to.info.selector.clone(), ..request.clone() });

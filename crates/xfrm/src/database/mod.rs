@@ -52,7 +52,7 @@ use lifetime::Timers;
 use sad::Sad;
 use spd::Spd;
 
-/// What can be set about the databases.
+/// Settings of the databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// How long a larval SA waits for its keys, in seconds (Linux's `xfrm_acq_expires`; 165 is

@@ -13,9 +13,9 @@ use crate::codec::Message;
 pub enum Group {
     /// A packet needs an SA.
     Acquire = 1,
-    /// Lifetimes.
+    /// Lifetimes that ended, soft or hard.
     Expire = 2,
-    /// SAs.
+    /// SAs that changed.
     Sa = 3,
     /// Policies and defaults.
     Policy = 4,
@@ -23,13 +23,13 @@ pub enum Group {
     Aevents = 5,
     /// Mobile IPv6's reports; nothing is sent here.
     Report = 6,
-    /// Moved ends.
+    /// SAs whose ends moved.
     Migrate = 7,
-    /// Moved peers.
+    /// Peers behind NAT whose port or address moved.
     Mapping = 8,
 }
 
-/// What comes out of the databases, in order.
+/// Output of the databases, in order.
 #[derive(Debug)]
 pub enum Output {
     /// For the requester.
@@ -42,19 +42,19 @@ pub enum Output {
     Flush(Flush),
     /// For everyone in the group.
     Event {
-        /// The group.
+        /// Group that hears of it.
         group: Group,
-        /// The message.
+        /// Message for the group.
         message: Message,
     },
     /// For the journal.
     Change(Change),
 }
 
-/// What a record is about.
+/// Identity of a record's SA, policy or default actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordKey {
-    /// An SA.
+    /// Record of an SA.
     Sa(SaId),
     /// The policy with this index.
     Policy(u32),
@@ -63,7 +63,8 @@ pub enum RecordKey {
 }
 
 impl RecordKey {
-    /// Whether the bytes of a key are an SA's, or a policy's; none for default actions, and for what is no key of these.
+    /// True if the bytes of a key are an SA's, false if a policy's. `None` for default actions,
+    /// and for any other bytes.
     pub fn is_sa(bytes: &[u8]) -> Option<bool> {
         match bytes.first() {
             Some(1) => Some(true),
@@ -96,9 +97,10 @@ impl RecordKey {
 /// A change for the journal. It is complete: who applies it needs nothing else.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// What changed.
+    /// Identity of the changed entry.
     pub key: RecordKey,
-    /// Its record now, `None` where it is gone. It holds keys; its memory is cleared when dropped.
+    /// Present record, `None` where the entry is gone. It holds keys; its memory is cleared when
+    /// dropped.
     pub record: Option<Message>,
 }
 

@@ -11,7 +11,7 @@ pub struct Dump {
     /// Everything from this serial number on has been handled.
     pub(super) cursor: u64,
     pub(super) envelope: Envelope,
-    /// What the final message says.
+    /// Errno of the final message.
     pub(super) errno: i32,
     pub(super) finished: bool,
 }
@@ -23,7 +23,7 @@ pub(super) enum Dumped {
     Nothing,
     /// SAs of this protocol that pass the filter.
     Sas { protocol: u8, filter: Option<AddressFilter> },
-    /// All policies.
+    /// All policies at once.
     Policies,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Progress {
 pub(super) enum Flushed {
     /// The SAs of this protocol, or of several, as [`Sa::has_protocol`](super::sad::Sa::has_protocol) says.
     Sas(u8),
-    /// All policies.
+    /// All policies at once.
     Policies,
 }
 

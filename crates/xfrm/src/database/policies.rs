@@ -80,7 +80,7 @@ impl<B: Backend> Database<B> {
         Ok(())
     }
 
-    /// `DELPOLICY`.
+    /// `DELPOLICY`: deletes a policy.
     pub(super) fn delete_policy(&mut self, call: &mut Call<'_>) -> Result<(), Failure> {
         let (id, attributes) = call.parse::<PolicyId>()?;
         policy_type(&attributes)?;

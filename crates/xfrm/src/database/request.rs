@@ -10,7 +10,7 @@ use crate::clock::Now;
 use crate::codec::{Acknowledgement, Field, Header, Messages, flag, kind};
 use crate::failure::Failure;
 
-/// What a request leaves to be done.
+/// Steps of a request that are left for later.
 enum Later {
     Dump(Dump),
     Flush(Progress),

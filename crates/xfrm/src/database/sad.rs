@@ -18,7 +18,7 @@ use crate::suite::Algorithms;
 pub(super) enum ReplayForm {
     /// `XFRMA_REPLAY_VAL`, the window stands in the SA.
     Short,
-    /// `XFRMA_REPLAY_ESN_VAL`.
+    /// Window with ESN (`XFRMA_REPLAY_ESN_VAL`).
     Long {
         /// Window in packets.
         window: u32,
@@ -37,7 +37,7 @@ impl ReplayForm {
     }
 }
 
-/// What an SA has beside its fixed struct.
+/// Attributes of an SA beside its fixed struct.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SaOptions {
     pub extra_flags: u32,
@@ -68,7 +68,7 @@ pub(super) struct LastMapping {
     pub at_ms: u64,
 }
 
-/// One SA.
+/// One SA of the database.
 #[derive(Clone, Debug)]
 pub(super) struct Sa {
     /// As the owner sent it; counters and statistics zero, the time of addition kept.
@@ -88,7 +88,7 @@ pub(super) struct Sa {
 }
 
 impl Sa {
-    /// Whether it waits for its keys.
+    /// True if it waits for its keys.
     pub fn larval(&self) -> bool {
         self.algorithms.is_none()
     }
@@ -105,27 +105,27 @@ impl Sa {
         }
     }
 
-    /// Whether it is the companion of IPComp tunnels, and nobody's who sends requests.
+    /// True if it is the companion of IPComp tunnels, which no client has made.
     pub fn is_companion(&self) -> bool {
         self.tunnel_users > 0
     }
 
-    /// Its destination. What is here has been checked to be of a family.
+    /// Destination address. Its family was checked when the SA came.
     pub fn dst(&self) -> IpAddr {
         self.info.id.dst.ip(self.info.family).unwrap_or(UNSPECIFIED)
     }
 
-    /// Its source, as [`Sa::dst`].
+    /// Source address, as [`Sa::dst`].
     pub fn src(&self) -> IpAddr {
         self.info.src.ip(self.info.family).unwrap_or(UNSPECIFIED)
     }
 
-    /// What it is looked up by.
+    /// Key of look-ups by SPI.
     pub fn spi_key(&self) -> SpiKey {
         (self.dst(), self.info.id.spi.0, self.info.id.protocol)
     }
 
-    /// Its identity in the data path.
+    /// Identity in the data path.
     pub fn id(&self) -> SaId {
         SaId {
             dst: self.dst(),
@@ -140,7 +140,7 @@ impl Sa {
         self.options.mark.value
     }
 
-    /// What an acquire or a reservation of an SPI finds it by.
+    /// Key by which an acquire or a reservation of an SPI finds it.
     pub fn larval_key(&self) -> LarvalKey {
         LarvalKey {
             dst: self.dst(),
@@ -222,7 +222,7 @@ impl Sa {
 
 const UNSPECIFIED: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// What larval SAs without an SPI are found by.
+/// Key of larval SAs without an SPI.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LarvalKey {
     pub dst: IpAddr,
@@ -235,7 +235,7 @@ pub(super) struct LarvalKey {
     pub cpu: Option<u32>,
 }
 
-/// What every look-up by SPI starts with; marks tell the SAs of one key apart.
+/// First key of every look-up by SPI. Marks distinguish the SAs of one key.
 pub(super) type SpiKey = (IpAddr, u32, u8);
 
 /// All SAs. Serial numbers count up in the order of installation.
@@ -375,7 +375,7 @@ impl Sad {
         self.of_spi(&key).find(|(_, sa)| mark(&sa.options.mark) == id.mark)
     }
 
-    /// Whether some SA, of whatever mark, has this SPI.
+    /// True if an SA of any mark has this SPI.
     pub fn spi_taken(&self, key: &SpiKey) -> bool {
         self.by_spi.contains_key(key)
     }

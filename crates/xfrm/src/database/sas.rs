@@ -94,8 +94,8 @@ impl<B: Backend> Database<B> {
         self.sad.larval(&sa.larval_key())
     }
 
-    /// What an update of an SA with keys may change: limits, ports, care-of address, set-mark and
-    /// interface id. Everything else of the request is ignored, keys too.
+    /// Updates an SA that has keys: limits, ports, care-of address, set-mark and interface id. All
+    /// else of the request is ignored, keys too.
     fn update_sa(&mut self, serial: u64, new: &Sa) -> Result<(), Failure> {
         let Some(old) = self.sad.get(serial) else { return Err(Failure::NoSa) };
         let mut sa = old.clone();
@@ -123,7 +123,7 @@ impl<B: Backend> Database<B> {
         Ok(())
     }
 
-    /// `DELSA`.
+    /// `DELSA`: deletes an SA.
     pub(super) fn delete_sa(&mut self, call: &mut Call<'_>) -> Result<(), Failure> {
         let (id, attributes) = call.parse::<SaId>()?;
         let serial = self.find_requested(&id, &attributes)?;
@@ -202,7 +202,7 @@ impl<B: Backend> Database<B> {
         }
     }
 
-    /// What an SA's limits by time say.
+    /// State of an SA's limits by time.
     pub(super) fn sa_due(&self, serial: u64, now: Now) -> Option<Due> {
         let sa = self.sad.get(serial)?;
         let l = &sa.info.limits;
@@ -214,8 +214,8 @@ impl<B: Backend> Database<B> {
     }
 }
 
-/// Whether an update may be of this SA (`xfrm_state_update`): a direction is the SA's for good, and a reservation
-/// without a word about it takes none.
+/// True if an update may be of this SA (`xfrm_state_update`). A direction is the SA's for good,
+/// and a reservation without a direction takes none.
 fn has_direction_of(new: &Sa, old: &Sa) -> bool {
     let direction = new.options.direction;
     direction == old.options.direction || old.larval() && direction.is_none()

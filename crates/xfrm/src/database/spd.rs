@@ -8,7 +8,7 @@ use super::convert::{mark, mode, selector};
 use crate::codec::{MarkAttribute, Offload, PolicyInfo, SelectorInfo, Template, constant as c};
 use crate::failure::Failure;
 
-/// One policy.
+/// One policy of the database.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     /// As the owner sent it; counters zero, the time of addition kept.
@@ -22,7 +22,7 @@ pub(super) struct Policy {
     pub deadline: Option<u64>,
 }
 
-/// What names a policy beside its index.
+/// Name of a policy beside its index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PolicyKey {
     pub selector: SelectorInfo,

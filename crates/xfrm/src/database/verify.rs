@@ -215,7 +215,7 @@ fn options(a: &Attributes<'_>, direction: Option<u8>) -> Result<SaOptions, Failu
     })
 }
 
-/// What the database would have to do, and does not.
+/// Refuses requests for what the database does not do.
 pub(super) fn not_carried(a: &Attributes<'_>) -> Result<(), Failure> {
     if a.value::<u32>(attr::NAT_KEEPALIVE_INTERVAL).is_some_and(|s| s != 0) {
         return Err(Failure::Keepalive);

@@ -10,7 +10,7 @@ use crate::codec::Message;
 use crate::database::{Database, Dump, Group, Sender};
 use crate::shim_protocol::Record;
 
-/// What waits to be sent.
+/// A datagram that waits to be sent.
 #[derive(Debug)]
 enum Queued {
     Message(Message),
@@ -20,7 +20,7 @@ enum Queued {
     Lost(u32),
 }
 
-/// Whether a connection goes on.
+/// Fate of a connection: it goes on, or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Open,
@@ -39,7 +39,7 @@ pub(super) struct Client {
     queued_bytes: usize,
     /// A piece of a dump, or a message, that the socket did not take yet.
     stuck: Option<Message>,
-    /// Its flush is under way.
+    /// True while its flush is under way.
     pub is_flushing: bool,
     interest: Interest,
 }
@@ -129,7 +129,7 @@ impl Client {
         }
     }
 
-    /// Whether more requests may be read: not during the client's flush, and not while too much
+    /// True if more requests may be read: not during the client's flush, and not while too much
     /// waits to be read by the client.
     pub fn wants_requests(&self, max_queued_bytes: usize) -> bool {
         !self.is_flushing && self.queued_bytes < max_queued_bytes && self.queue.len() < MAX_QUEUED
@@ -198,7 +198,7 @@ impl Client {
         }
     }
 
-    /// What to wait for, if that changed.
+    /// Readiness to wait for, if that changed.
     pub fn new_interest(&mut self, max_queued_bytes: usize) -> Option<Interest> {
         let interest = Interest {
             read: self.wants_requests(max_queued_bytes),

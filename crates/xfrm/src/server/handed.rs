@@ -10,11 +10,11 @@ use crate::shim_protocol::Record;
 pub struct Handed {
     /// The client, for [`Server::answer`](super::Server::answer) and [`Server::is_connected`](super::Server::is_connected).
     pub client: u64,
-    /// It.
+    /// The socket that was handed over.
     pub socket: OwnedFd,
 }
 
-/// Those that were not taken yet.
+/// Sockets that were not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pub(super) are_wanted: bool,

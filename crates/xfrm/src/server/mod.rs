@@ -94,7 +94,8 @@ impl Server {
         self.epoll.as_fd()
     }
 
-    /// Whether [`Server::process`] has something to do though nothing is readable: a flush goes on.
+    /// True if [`Server::process`] has something to do though nothing is readable: a flush goes
+    /// on.
     pub fn is_busy(&self) -> bool {
         !self.flushes.is_empty()
     }
@@ -109,7 +110,7 @@ impl Server {
         self.clients.len()
     }
 
-    /// Whether anyone is in the group.
+    /// True if a client is in the group.
     pub fn listening(&self, group: Group) -> bool {
         self.clients.values().any(|c| c.listens_to(group))
     }
@@ -244,7 +245,7 @@ impl Server {
         }
     }
 
-    /// Whether a client is there that has handed a socket over.
+    /// True if a client is there that has handed a socket over.
     pub fn is_connected(&self, client: u64) -> bool {
         self.clients.contains_key(&client)
     }

@@ -129,7 +129,7 @@ struct Rights {
     fd: i32,
 }
 
-/// Its length without padding, so that there is room for no second descriptor.
+/// Length of the record without padding, so that there is room for no second descriptor.
 const RIGHTS_LEN: usize = 20;
 
 const _: () = assert!(core::mem::offset_of!(Rights, fd) == size_of::<libc::cmsghdr>());
@@ -146,7 +146,7 @@ pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     if n < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What a descriptor is waited for.
+/// Readiness that a descriptor is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interest {
     pub read: bool,
