@@ -214,7 +214,7 @@ impl Holder {
     pub(crate) fn check(&self, given: u64) -> Result<(), BenchError> {
         let done = match self {
             Holder::Software => return Ok(()),
-            // What software has done in its place it may have been given, too.
+            // The device may also have been given the work that software has done in its place.
             Holder::Crypto(cipher, watch) => cipher.done().saturating_sub(watch.in_software()),
             Holder::Packet(nic, _) => {
                 let counters = nic.counters();

@@ -152,7 +152,7 @@ pub fn run(provider: &dyn Provider, case: &str) -> Result<usize, BenchError> {
         let (hits, _) = gateway.cached();
         let (given, hits) = (gateway.packets() as u64, hits - hits_before);
         gateway.unload()?;
-        // What comes through several SAs has no plan.
+        // Packets through several SAs have no plan.
         let is_resolved = case.is_full_way || shape.nested != Nested::No;
         let allowed = if is_resolved { 0 } else { given };
         if hits != allowed {

@@ -124,7 +124,7 @@ fn row(
     for _ in 0..options.repeat.max(1) {
         runs.push(case.run(sharing, open)?);
     }
-    // What other programs took of the cores is in the others.
+    // Time that other programs took of the cores is in the others.
     let best = runs.into_iter().max_by(|a, b| a.packets_per_s().total_cmp(&b.packets_per_s()));
     let best = best.unwrap_or_default();
     // Far below: 8 Gbit/s over all limiters.

@@ -74,7 +74,7 @@ impl Post {
         let thread = thread::spawn({
             let shared = Arc::clone(&shared);
             move || {
-                // Who may not go before the thread that spins waits for its turn.
+                // A thread that may not go before the spinning one waits for its turn.
                 let _ = setpriority_process(None, FIRST);
                 let pinned = pin(Some(core));
                 let is_pinned = pinned.is_ok();

@@ -63,7 +63,7 @@ impl IvSource {
     #[inline(never)]
     fn make_and_fill(&mut self, iv: &mut [u8]) {
         if iv.len() > MADE_LEN {
-            // What is left goes unused.
+            // The rest of the block is not used.
             self.taken = MADE_LEN;
             return self.generator.fill_bytes(iv);
         }

@@ -492,7 +492,7 @@ fn trailer(text: &[u8]) -> Result<(usize, u8), DropReason> {
     let (rest, fixed) = text.split_last_chunk::<TRAILER_LEN>().ok_or(DropReason::InPadding)?;
     let [pad_len, next_header] = *fixed;
     let payload_len = rest.len().checked_sub(pad_len.into()).ok_or(DropReason::InPadding)?;
-    // What alignment asks for is at most 15 bytes: compared at once, with what is in front.
+    // Padding for alignment is at most 15 bytes: compared at once, with the bytes in front of it.
     let at_once = rest.last_chunk::<16>().zip(padding_mask(pad_len));
     let is_right = match at_once {
         Some((last, (mask, padding))) => u128::from_le_bytes(*last) & mask == padding,

@@ -568,7 +568,7 @@ mod tests {
         for n in 1..=64 {
             window.commit(n);
         }
-        // What memory looks like when the process dies right after the edge was stored.
+        // Memory as it is if the process dies right after the edge was stored.
         live.edge().store(100, Relaxed);
         for n in 37..=64 {
             assert!(window.check(n).is_err(), "number {n} was accepted before");

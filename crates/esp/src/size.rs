@@ -58,7 +58,7 @@ impl Geometry {
                 behind_len: 0,
                 align: 1,
             },
-            // What is not compressed has no header, and what is has become shorter by more than that.
+            // A packet that is not compressed has no header, and a compressed one is shorter by more than that.
             Protocol::IpComp | Protocol::IpInV4 | Protocol::IpInV6 => Geometry {
                 outer_ip_len,
                 udp_len: 0,
@@ -158,7 +158,7 @@ impl Shape {
             (params.dst.is_ipv4(), flag::V4),
             (params.encap.is_some(), flag::UDP),
             (!params.flags.no_ecn, flag::COPY_ECN),
-            // What is inside of IP-TFS is never one packet: then none goes the straight way.
+            // The content of IP-TFS is never one packet: none goes the straight way.
             (params.flags.decap_dscp || params.mode == Mode::Iptfs, flag::COPY_DSCP_IN),
             (params.protocol != Protocol::Esp || sums_udp, flag::FINISHES),
         ];

@@ -123,7 +123,7 @@ mod tests {
         let first = arena.allocate(1000).unwrap();
         let second = arena.allocate(100).unwrap();
         assert_eq!((first, second), (0, PAGE_UNITS as u32));
-        // What was left of the first page is used for what fits.
+        // The rest of the first page is used for blocks that fit.
         assert_eq!(arena.allocate(24), Some(1000));
         arena.release(second, 100);
         assert_eq!(arena.allocate(100), Some(second));

@@ -148,7 +148,7 @@ const fn has_answer(value: u32) -> bool {
 /// The first answer of the layers, for addresses in which they have one value each.
 pub(crate) fn first_answer(values: &[u32]) -> Place {
     let answer = values.iter().copied().find(|v| has_answer(*v));
-    // Whether the last layer's short prefixes are to be asked.
+    // Set if the last layer's short prefixes are to be asked.
     Place::leaf(answer.or(values.last().copied()).unwrap_or(NOTHING))
 }
 

@@ -70,7 +70,7 @@ impl Growing {
         if changed.len <= SHORT_BITS && bare.iter().zip(0..).any(|(l, n)| is_of(n) && l.is_last()) {
             *Arc::make_mut(&mut self.short) = short_values(layers);
         }
-        // What is a hole before and after has no answer before and after.
+        // A hole before and after has no answer before and after.
         let is_in_nodes = |l: &Layer<'_, A>| {
             changed.len >= l.shortest && (l.is_last() || l.suppress.is_none_or(|most| len > most))
         };

@@ -180,7 +180,7 @@ mod tests {
         all.give_back(one);
         assert_eq!(all.take(route(RouteKind::Prohibit, &[])), Some(one));
         assert_eq!(all.take(route(RouteKind::Unicast, &[1])), Some(4));
-        // What was published before stays as it was.
+        // Targets that were published before stay as they were.
         assert_eq!(before.first().unwrap().leaves_by(1), Some(true));
         assert_eq!(all.shared().first(), Some(&Target::Fixed(RouteResult::Prohibit)));
         assert_eq!(before.get(1).unwrap().leaves_by(2), Some(true));

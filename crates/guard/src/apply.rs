@@ -376,7 +376,7 @@ impl Guard {
         let known = |b: &Barrier| self.standing.has(b) || self.refusals.has(b);
         course.gone.retain(|b| !known(b));
         let listed = self.list.append(Step::Down, &course.gone);
-        // What is pending may be known from the list alone, so it is kept whole.
+        // Pending barriers may be known from the list alone, so it is kept whole.
         let is_settled = self.kept.is_empty() && !self.netfilter.owes();
         let listed = listed.and_then(|()| match is_settled {
             true if self.refusals.is_empty() => self.list.tidy(self.standing.all()),

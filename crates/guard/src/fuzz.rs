@@ -155,7 +155,7 @@ fn packets() -> Vec<Packet> {
         for (src, dst) in ends.iter().flat_map(|src| ends.iter().map(move |dst| (src, dst))) {
             for direction in 0..3u8 {
                 n += 1;
-                // What else they have changes from one to the next.
+                // Their other fields change from one to the next.
                 let protocol = [6, 17, 58, 50, 89][n % 5];
                 let has_ports = matches!(protocol, 6 | 17 | 58);
                 let ports =

@@ -417,7 +417,7 @@ impl Guard {
             self.want(barrier);
         }
         self.want_prefixes(prefixes);
-        // What no list names may be what a lost list has named: no time to let it pass.
+        // A policy that no list names may be one of a lost list: no time to let its packets pass.
         self.enforce(false)
     }
 

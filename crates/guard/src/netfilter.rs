@@ -376,7 +376,7 @@ fn uppers(s: &Selector) -> Vec<String> {
             }
             uppers
         }
-        // What would be read there is no port.
+        // The bytes read there would be no port.
         _ if is_zero => vec![protocol],
         _ => Vec::new(),
     }

@@ -110,7 +110,7 @@ impl Deaggregator {
         if self.partial.is_some() {
             self.go_on(number, (offset, found.is_padding), blocks, sink, &mut found);
         }
-        // What is left of a packet whose beginning did not come is skipped.
+        // The rest of a packet whose beginning did not come is skipped.
         let rest = blocks.get(offset..).unwrap_or_default();
         if !rest.is_empty() && !found.is_padding {
             self.blocks(number, rest, sink, &mut found);

@@ -237,7 +237,7 @@ impl Limiter {
         let home = home_for(&settings, parent.as_deref(), Some(self));
         let workers = lanes_for(workers, home.as_ref());
         let old = &self.state;
-        // Who writes a lane in the old way may do so beside who does in the new one: it is not the same lane then.
+        // A worker of the old sharing may write its lane beside one of the new: they are different lanes.
         let is_alike = self.home.as_ref().map(Arc::as_ptr) == home.as_ref().map(Arc::as_ptr);
         if settings == old.settings && old.lanes.len() == workers && is_alike {
             let state = Arc::clone(old);
@@ -245,7 +245,7 @@ impl Limiter {
         }
         let levels = match (settings.unit == old.settings.unit, is_alike) {
             (true, true) => old.levels(now_ns),
-            // What is leased too: it does not go back to the new buckets.
+            // Leased tokens count too: they do not go back to the new buckets.
             (true, false) => self.levels(now_ns),
             (false, _) => [0; 2],
         };

@@ -55,7 +55,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for OrExit<A> {
 #[inline(never)]
 fn exit(len: usize) -> ! {
     let mut text = Text { bytes: [0; 256], len: 0 };
-    // What does not fit is cut.
+    // A message that does not fit is cut.
     let _ = message(&mut text, len);
     let text = text.bytes.get(..text.len).unwrap_or_default();
     #[cfg(not(miri))]

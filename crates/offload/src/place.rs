@@ -109,7 +109,7 @@ impl<K: Copy + Eq + Hash> Placer<K> {
         let mut measured = HashMap::with_capacity(samples.len());
         for Sample { sa, count, .. } in samples {
             let next = match self.measured.get(sa) {
-                // What it has counted in an earlier life says nothing.
+                // Counts of an earlier life of the SA say nothing.
                 None => Measured { count: *count, rate: 0, moved_ms: None },
                 Some(before) => {
                     let more = u128::from(count.saturating_sub(before.count)) * 1000;

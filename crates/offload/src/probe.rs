@@ -100,7 +100,7 @@ fn check(
     wrong: &'static str,
 ) -> Result<(), ProbeError> {
     let mut completions = Burst::new();
-    // What an earlier probe gave up on.
+    // Completions that an earlier probe gave up on.
     queue.poll(&mut completions);
     completions.clear();
     let mut packet = head(ADDR, ADDR);

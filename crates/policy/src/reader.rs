@@ -337,7 +337,7 @@ impl<S> Reader<S> {
         for (template, ends) in with_ends(&policy.config.templates, flow) {
             let sa = match self.resolve(policy, template, ends, flow) {
                 Some(sa) => sa,
-                // What is not compressed is protected all the same.
+                // A packet that is not compressed is protected all the same.
                 None if template.optional && is_ipcomp(template) => continue,
                 None => return Outbound::NoState(policy, template),
             };

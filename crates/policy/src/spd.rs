@@ -60,7 +60,7 @@ impl Spd {
         new: Option<&Arc<PolicyEntry>>,
     ) -> Option<Placed> {
         self.collect(out);
-        // What leads to the new one is there before it.
+        // The entries that lead to the new one are there before it.
         let placed = new.map(|entry| {
             let main = self.link(out, entry, false);
             let later = if needs_later(entry) { self.link(out, entry, true) } else { NONE };

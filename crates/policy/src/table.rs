@@ -228,7 +228,7 @@ impl Index {
         self.live -= 1;
         let places = &self.table.places;
         places[at].store(LEFT, Release);
-        // What no probe has to step over any more becomes empty again.
+        // A place that no probe has to step over any more becomes empty again.
         if places[self.table.after(at)].load(Relaxed) != EMPTY {
             return;
         }
@@ -466,7 +466,7 @@ mod tests {
         }
         assert!(walk(index.table(), &links, tag(0)).into_iter().eq(0..slots));
         assert!(asked.get() < 2 * slots, "{}", asked.get());
-        // What was linked last may be gone, or gone and used elsewhere.
+        // The entry linked last may be gone, or gone and used elsewhere.
         index.unlink(&links, tag(0), slots - 1);
         index.link(&links, tag(1), slots - 1, |_| None);
         links.reserve(slots);

@@ -53,7 +53,7 @@ pub(crate) fn renew(config: &Config) {
     };
     for fd in lost {
         let Ok(link) = link::connect(config) else { return };
-        // What is refused is tried again: the socket before may not be gone yet.
+        // A refused socket is offered again: the one before may not be gone yet.
         if hand_over(fd, link).is_none() {
             // This culvert has ports, and takes ESP there.
             state::lock().forget(fd);

@@ -470,7 +470,7 @@ mod tests {
                 let words = (0..64).map(|place| record(place).unwrap_or(0)).collect();
                 let index = self.registers.get(&REG_INDEX).copied().unwrap_or(0);
                 self.tables.insert((value & 0xf, index), words);
-                // What a record does not fill is not to be relied on.
+                // Bits that a record does not fill are undefined.
                 self.registers.extend((0..64).map(|place| (REG_RECORD + 4 * place, !0)));
             }
         }

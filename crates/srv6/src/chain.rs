@@ -73,7 +73,7 @@ impl Chain {
             chain.upper = fixed[0];
             chain.upper_at = start + len;
             named_at = start;
-            // What follows is another fragment's, perhaps.
+            // The upper layer may be in another fragment.
             if chain.is_fragment {
                 return Ok(chain);
             }

@@ -29,7 +29,7 @@ pub(crate) fn begin(directory: &Directory, boot: &str) -> Result<bool, VaultErro
     let failed = |doing| VaultError::io(&path, doing);
     let mut file = open_private(&path, false)?;
     let mut noted = String::new();
-    // What is no text is no boot either.
+    // Bytes that are no text name no boot.
     match file.read_to_string(&mut noted) {
         Err(e) if e.kind() != io::ErrorKind::InvalidData => return Err(failed("cannot read")(e)),
         _ => {}

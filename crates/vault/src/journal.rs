@@ -159,7 +159,7 @@ impl Journal {
         for (offset, frame) in &replay.frames {
             journal.note(frame, *offset as u64);
         }
-        // What the process before could not overwrite any more is left to this one.
+        // The process before may have left files that it could not overwrite any more.
         journal.unwiped.retain(|value| {
             let value = &bytes[value.start as usize..value.end as usize];
             value.iter().any(|byte| *byte != 0)
@@ -208,7 +208,7 @@ impl Journal {
             // The record is safe already, so a full file system is no failure of this call.
             if self.compact().is_err() {
                 self.retry_at = self.end + COMPACT_ABOVE;
-                // What is left of it is removed by the next attempt or at the next start.
+                // The next attempt or the next start removes the rest of it.
                 let _ = zero::remove(&self.path_new);
             }
         }

@@ -244,7 +244,7 @@ impl Vault {
         drop((journal, arena));
         // Not the live numbers: a handle that is left must go on counting.
         for name in [JOURNAL, JOURNAL_NEW] {
-            // What cannot be overwritten is removed all the same.
+            // A file that cannot be overwritten is removed all the same.
             let _ = zero::overwrite_file(&directory.file(name));
         }
         directory.wipe(&FILES)

@@ -31,7 +31,7 @@ pub(crate) fn overwrite_file(path: &Path) -> io::Result<()> {
 
 /// Overwrites a file and removes it; nothing happens if there is none.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    // What cannot be overwritten goes all the same.
+    // A file that cannot be overwritten is removed all the same.
     let _ = overwrite_file(path);
     unless_missing(fs::remove_file(path))
 }

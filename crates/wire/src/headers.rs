@@ -235,7 +235,7 @@ fn headers_v6(header: &Ipv6Header<'_>) -> Result<Headers, ParseError> {
         dont_fragment: true,
         fragment,
         header_len: extensions.header_len,
-        // What is quoted may claim any length.
+        // A quoted header may claim any length.
         total_len: header.payload_len().saturating_add(ipv6::HEADER_LEN as u16),
         src_port,
         dst_port,

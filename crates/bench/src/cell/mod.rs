@@ -109,7 +109,7 @@ impl Case<'_> {
             let measured = self.measure(&mut site, &done);
             is_over.store(true, Ordering::Relaxed);
             for thread in threads {
-                // What ended an application is why packets were lost.
+                // The end of an application is the reason that packets were lost.
                 join(thread)?;
             }
             measured
@@ -128,7 +128,7 @@ impl Case<'_> {
         let of = |share: fn(&Shares) -> f64| median(shares.iter().map(share).collect());
         row.busy_share = Some(of(|shares| shares.worker));
         row.application_share = Some(of(|shares| shares.application));
-        // What it takes to look at empty queues is no packet's.
+        // Time for looking at empty queues is no packet's.
         row.cycles_per_packet = row.cycles_per_packet.zip(row.busy_share).map(|(n, busy)| n * busy);
         if let Some(there) = published(tunnels, size) {
             (row.published_mpps, row.published_cores) = (Some(there.mpps), Some(there.cores));

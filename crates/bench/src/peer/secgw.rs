@@ -117,7 +117,7 @@ impl Secgw {
         let (from, waited_from, begun) = (self.sent()?, self.waited(), Instant::now());
         sleep(SLICE);
         let (to, waited_to, time) = (self.sent()?, self.waited(), begun.elapsed());
-        // What other processes took of the core is not the peer's time.
+        // Time of the core that other processes took is not the peer's.
         let time = time.saturating_sub(waited_to.saturating_sub(waited_from));
         Ok((to.saturating_sub(from), time))
     }
@@ -164,7 +164,7 @@ impl Drop for Process {
     /// Asks it to end, and insists after a while.
     fn drop(&mut self) {
         let pid = pid(&self.child);
-        // Whether it is still there is seen below.
+        // Errors are ignored: the wait below sees if it has ended.
         let _ = kill_process(pid, Signal::INT);
         let _ = kill_process(pid, Signal::CONT);
         let deadline = Instant::now() + END_LIMIT;
@@ -173,7 +173,7 @@ impl Drop for Process {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // What it leaves, and what nobody else uses: the name has our process's number.
+        // Files that it leaves, and no other process uses: the name has our process's number.
         let _ = fs::remove_dir_all(&self.directory);
     }
 }

@@ -6,7 +6,7 @@ use core::ffi::{c_char, c_int, c_void};
 #[repr(C)]
 pub struct Pool {
     _opaque: [u8; 0],
-    // Who may use it where is said by those that own one.
+    // Threads: its owners say which of them may use it.
     _not_send: core::marker::PhantomData<*mut ()>,
 }
 

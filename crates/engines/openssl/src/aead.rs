@@ -80,7 +80,7 @@ impl Aead {
                     Ok(false) => JobStatus::BadIcv,
                     Err(_) => JobStatus::Failed,
                 };
-                // What is there is plaintext that must not be used.
+                // The buffer holds plaintext that must not be used.
                 text.fill(0);
                 status
             }

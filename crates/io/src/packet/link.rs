@@ -29,7 +29,7 @@ pub(super) fn with_tag(link: &[u8], tag: Option<Tag>) -> LinkHeader {
     let mut header = LinkHeader::new();
     let (addresses, rest) = link.split_at_checked(ADDRESSES_LEN).unwrap_or((link, &[]));
     for part in [addresses, tag.as_ref().map_or(&[][..], |tag| tag), rest] {
-        // What is longer is not behind a link header of split()'s.
+        // A longer packet is not behind a link header of split()'s.
         let _ = header.try_extend_from_slice(part);
     }
     header

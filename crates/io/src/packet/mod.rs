@@ -211,7 +211,7 @@ impl Port for PacketSocket {
     }
 
     fn check(&mut self) -> Result<(), PortError> {
-        // What the worker was too slow for: the program at tc ingress has ended it all the same.
+        // Packets that the worker was too slow for: the program at tc ingress has ended them all the same.
         if let Ok(lost) = socket::lost(self.socket.as_fd()) {
             self.counters.refused_rx(lost.into());
         }

@@ -81,7 +81,7 @@ impl Receiver {
                     }
                     None => {
                         pool.put(frame);
-                        // What comes meanwhile is for the next burst.
+                        // Packets that come meanwhile are for the next burst.
                         is_drained = true;
                         match self.inbox.receive(socket)? {
                             true => continue,

@@ -28,7 +28,7 @@ impl Inbox {
     /// Receives what is there; false if that is nothing. Only for an inbox that was taken all out of.
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<bool> {
         self.0.receive(socket).or_else(|error| match error.raw_os_error() {
-            // What a router or the peer has said of something sent before.
+            // An error of a router or the peer about a datagram sent before.
             Some(
                 libc::ECONNREFUSED
                 | libc::EHOSTUNREACH

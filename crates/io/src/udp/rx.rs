@@ -83,7 +83,7 @@ impl Receiver {
                     },
                     None if is_drained => return Ok(()),
                     None => {
-                        // What comes meanwhile is for the next burst.
+                        // Datagrams that come meanwhile are for the next burst.
                         is_drained = true;
                         if !self.inbox.receive(socket)? {
                             return Ok(());

@@ -86,7 +86,7 @@ impl Drop for Custody {
                 drop(self.tx.redeem(*address));
             }
         }
-        // What the ledgers still hold is quarantined by their own drop.
+        // The ledgers quarantine the chunks that they still hold, by their own drop.
     }
 }
 

@@ -123,7 +123,7 @@ mod tests {
         })?;
         let direction = direction_of(&a);
         let settings = new_sa(info, &a)?.options.iptfs.map_or_else(Iptfs::default, |boxed| *boxed);
-        // What is told is what was asked for.
+        // Reports the requested settings, not the effective ones.
         let mut w = MessageWriter::new(kind::NEWSA, 0, 1, 0);
         put(&mut w, &settings, direction);
         let told = w.finish();

@@ -180,7 +180,7 @@ impl Sa {
                 .map(|e| UdpEncap { src_port: e.src_port.0, dst_port: e.dst_port.0 }),
             esn: has(c::STATE_ESN) && !protocol.is_bare(),
             replay_window: match self.replay {
-                // What has no numbers has no window.
+                // An SA without numbers has no window.
                 _ if protocol.is_bare() => 0,
                 ReplayForm::Short => self.info.replay_window.into(),
                 ReplayForm::Long { window, .. } => window,

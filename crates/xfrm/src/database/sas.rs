@@ -173,7 +173,7 @@ impl<B: Backend> Database<B> {
             self.given_back.note(&sa);
         }
         if let Some(algorithms) = &sa.algorithms {
-            // What was installed has keys that fit.
+            // An installed SA has keys that fit.
             let keys = algorithms.suite().map(|(_, keys)| keys).unwrap_or_default();
             self.backend.sa_delete(&sa.id(), &keys, end);
             self.detach_companion(&sa, end);
@@ -191,7 +191,7 @@ impl<B: Backend> Database<B> {
 
     /// Looks at an SA's limits by time again.
     pub(super) fn rearm_sa(&mut self, serial: u64, now: Now) {
-        // What is due already is found by the next tick.
+        // The next tick finds a limit that is due already.
         let Some(due) = self.sa_due(serial, now) else { return };
         let at = match due {
             Due::Hard | Due::Soft(_) => Some(now.mono_ms),

@@ -47,7 +47,7 @@ macro_rules! version {
                 if rest.is_empty() && left.is_empty() {
                     return;
                 }
-                // What does not fill vectors goes through a copy.
+                // Blocks that do not fill vectors go through a copy.
                 let mut last = [[[0; 16]; WIDTH]; DEPTH];
                 let count = left.len() * WIDTH + rest.len();
                 let flat = last.as_flattened_mut();

@@ -36,7 +36,7 @@ pub(super) fn one(keys: &RoundKeys, blocks: &mut [[u8; 16]]) {
     if rest.is_empty() {
         return;
     }
-    // What does not fill vectors goes through a copy.
+    // Blocks that do not fill vectors go through a copy.
     let mut last = [[[0; 16]; WIDTH]; DEPTH];
     last.as_flattened_mut().iter_mut().zip(&*rest).for_each(|(to, from)| *to = *from);
     match rest.len().div_ceil(WIDTH) {
