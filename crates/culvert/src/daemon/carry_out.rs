@@ -25,9 +25,9 @@ impl Daemon {
             return;
         }
         self.follow_interfaces();
-        self.tunnels.follow_moves(self.observer.snapshot());
-        self.memifs.follow_links(self.observer.snapshot(), &self.workers);
-        self.ports.follow(self.observer.snapshot(), &self.workers);
+        self.linux.tunnels.follow_moves(self.linux.observer.snapshot());
+        self.linux.memifs.follow_links(self.linux.observer.snapshot(), &self.crew.workers);
+        self.crew.ports.follow(self.linux.observer.snapshot(), &self.crew.workers);
         // Policies may name new addresses.
         (self.wants.topology, self.wants.paths) = (true, true);
     }
@@ -40,37 +40,37 @@ impl Daemon {
         }
         let neighbours = Wants::take(&mut self.wants.neighbours);
         if neighbours {
-            self.tables.neighbours.store(Arc::new(self.reflection.neighbours()));
+            self.crew.tables.neighbours.store(Arc::new(self.linux.reflection.neighbours()));
         }
         let path_mtus = Wants::take(&mut self.wants.path_mtus);
         if path_mtus {
-            self.tables.path_mtus.store(Arc::new(self.path_mtus.path_mtus()));
+            self.crew.tables.path_mtus.store(Arc::new(self.sa.path_mtus.path_mtus()));
         }
         let topology = Wants::take(&mut self.wants.topology);
         let are_vlans_new = topology && self.publish_topology();
         if path_mtus || topology {
-            self.inner_mtus.paths_changed();
+            self.sa.inner_mtus.paths_changed();
         }
         if neighbours || path_mtus || topology {
-            self.workers.wake();
+            self.crew.workers.wake();
         }
-        let is_any_unattached = self.ports.is_any_unattached();
+        let is_any_unattached = self.crew.ports.is_any_unattached();
         if are_vlans_new || is_any_unattached {
             // Frames come once workers know where they belong. A worker that is late takes the tables over before it
             // receives.
-            let _ = self.workers.wait_for_commands();
+            let _ = self.crew.workers.wait_for_commands();
         }
         if are_vlans_new {
             self.follow_port_names(self.config.port_names());
         }
         if topology {
-            self.ports.steer_vlans(&self.vlans);
-            let segments = self.reflection.segments_seen().functions();
-            self.ports.steer_segment_errors(segments.headends().next().is_some());
+            self.crew.ports.steer_vlans(&self.linux.vlans);
+            let segments = self.linux.reflection.segments_seen().functions();
+            self.crew.ports.steer_segment_errors(segments.headends().next().is_some());
         }
         if is_any_unattached {
             self.beat();
-            self.ports.attach(&self.workers);
+            self.crew.ports.attach(&self.crew.workers);
             // How a program is attached decides whether a port's packets can go back to it.
             self.wants.topology = true;
         }
@@ -78,28 +78,29 @@ impl Daemon {
 
     /// Puts the topology together and publishes it. True if there are other VLANs than before.
     fn publish_topology(&mut self) -> bool {
-        let slot_of = |i| self.ports.slot(i).or_else(|| self.memifs.slot(i));
+        let slot_of = |i| self.crew.ports.slot(i).or_else(|| self.linux.memifs.slot(i));
         let are_vlans_new =
-            self.vlans.follow(self.observer.snapshot(), &self.config.vlans, slot_of);
-        self.way_back.follow(self.ports.working().chain(self.memifs.working()));
-        self.way_back.follow_vlans(self.vlans.taken());
+            self.linux.vlans.follow(self.linux.observer.snapshot(), &self.config.vlans, slot_of);
+        self.linux.way_back.follow(self.crew.ports.working().chain(self.linux.memifs.working()));
+        self.linux.way_back.follow_vlans(self.linux.vlans.taken());
         let known = Known {
-            ports: &self.ports,
-            memifs: &self.memifs,
-            esp_sockets: &self.esp_sockets,
-            vlans: &self.vlans,
-            tunnels: &self.tunnels,
+            ports: &self.crew.ports,
+            memifs: &self.linux.memifs,
+            esp_sockets: &self.crew.esp_sockets,
+            vlans: &self.linux.vlans,
+            tunnels: &self.linux.tunnels,
             marks: &self.config.marks,
             gtpu: &self.config.gtpu,
-            way_back: &self.way_back,
+            way_back: &self.linux.way_back,
         };
-        let topology = topology::topology(self.observer.snapshot(), self.reflection.fib(), &known);
+        let topology =
+            topology::topology(self.linux.observer.snapshot(), self.linux.reflection.fib(), &known);
         let guarded = self.guarded();
         let clamps_mss = self.config.path_mtu.clamp_mss;
         let rate_rules = self.rate_rules();
-        let segments = self.reflection.segments_seen().functions();
+        let segments = self.linux.reflection.segments_seen().functions();
         let topology = Topology { clamps_mss, guarded, rate_rules, segments, ..topology };
-        self.tables.topology.store(Arc::new(topology));
+        self.crew.tables.topology.store(Arc::new(topology));
         are_vlans_new
     }
 
@@ -107,11 +108,11 @@ impl Daemon {
     fn follow_routes(&mut self) {
         let routes = std::mem::take(&mut self.wants.routes);
         if !routes.is_empty() {
-            let led = self.tunnels.led();
-            self.private.follow_routes(routes, self.observer.snapshot(), led);
+            let led = self.linux.tunnels.led();
+            self.linux.private.follow_routes(routes, self.linux.observer.snapshot(), led);
         }
         if Wants::take(&mut self.wants.private) {
-            self.private.repair(self.observer.snapshot());
+            self.linux.private.repair(self.linux.observer.snapshot());
         }
     }
 }

@@ -19,74 +19,53 @@ mod start;
 mod wants;
 mod workers;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use crypto::Providers;
-use dataplane::{Came, Event, EventReceiver, Polling, Probe, Tables};
+use dataplane::{Came, Event, Probe};
 use forward::SourceCheck;
-use forward::path_mtu::PathMtuTable;
-use guard::Guard;
-use io::{PortCounters, TunConfig, Umem};
-use mirror::{Change as LinuxChange, Observer, Route};
-use policy::{Marks, PolicyEntry};
+use io::TunConfig;
+use mirror::{Change as LinuxChange, Route};
+use policy::Marks;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use steer::SendMarks;
 use tracing::error;
 use wire::Headers;
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
-use self::asked::Asked;
-use self::by_sender::BySender;
-use self::capture::{Slots, Traces};
-use self::confinement::Confinement;
-use self::control::{Control, Question, Reply};
-use self::detour::PastDaemon;
+use self::control::{Question, Reply};
 use self::early::{Early, Reported, wanting};
-use self::esp_sockets::EspSockets;
-use self::events::{EventLog, Watch};
-use self::inner_mtus::InnerMtus;
 pub use self::install::{InstallOptions, InstallReport, bench_install};
+use self::life::end::End;
 use self::life::{
-    confinement, detour, error, limits, log, privileges, reloads, unprivileged, watchdog,
+    Life, confinement, detour, error, limits, log, privileges, reloads, unprivileged, watchdog,
 };
 use self::linux::{
-    memifs, nat, nfnetlink, private, segments, services, topology, tunnels, vlan_entries,
+    Linux, memifs, nat, nfnetlink, private, segments, services, topology, tunnels, vlan_entries,
     vlan_priorities, vlans, vrfs, way_back, xfrm_interfaces,
 };
-use self::memifs::Memifs;
 use self::nat::{FlowStep, Nat};
-use self::offload::{cryptodevs, device, devices, packet_devices, rtl_simulation};
+use self::offload::{Offload, cryptodevs, device, devices, packet_devices, rtl_simulation};
 use self::ports::Programs;
 pub use self::ports::{FRAMES_PER_FULL_QUEUE, Ports};
-use self::private::Private;
 pub use self::private::is_ours as is_own_rule;
-use self::rate_limits::RateLimits;
-use self::reloads::Reloads;
-use self::sa::{asked, by_sender, early, inner_mtus, left, lifetimes, path_mtus, shortfall};
-use self::shortfall::Shortfalls;
-use self::shows::{capture, clock, control, events, kernel_blocks, reader, texts, vici, why};
-use self::sources::Source;
+use self::sa::{Sas, asked, by_sender, early, inner_mtus, left, lifetimes, path_mtus, shortfall};
+use self::shows::{
+    Shows, capture, clock, control, events, kernel_blocks, reader, texts, vici, why,
+};
 use self::steering::TakenEsp;
 use self::texts::spi_text;
-use self::tunnels::Tunnels;
-use self::vlans::Vlans;
 use self::wants::Wants;
-use self::watchdog::Watchdog;
-use self::way_back::WayBack;
-use self::workers::{Death, Workers, WorkersError};
+use self::workers::Crew;
 use self::workers::{engines, esp_sockets, heartbeat, plan, ports, rate_limits, steering};
 use crate::config::Config;
 use crate::protocol;
 use crate::report::{Occurrence, Request};
 
 pub use confinement::confine_server;
-use devices::SharedDevices;
 pub use engines::providers;
 pub use life::examine::{Situation, examine};
 pub use limits::{FRAMES_SPARE, frames_at_start};
@@ -117,90 +96,12 @@ const EVENTS_PER_ROUND: usize = 1024;
 struct Daemon {
     config: Config,
     wants: Wants,
-    /// Clients' commands that the next round carries out.
-    commands: Vec<Question>,
-    config_path: std::path::PathBuf,
-    reloads: Reloads,
-    /// A reload has ended it.
-    ending: Option<End>,
-    providers: Providers,
-    devices: SharedDevices,
-    /// When the counters of SAs in devices were read.
-    devices_read_at: Instant,
-    started: Instant,
-    confinement: Confinement,
-    source: Box<dyn Source>,
-    control: Control,
-    _reader: Option<control::Listening>,
-    vici: vici::Vici,
-    observer: Observer,
-    reflection: topology::Reflection,
-    events: EventReceiver,
-    tables: Arc<Tables>,
-    workers: Workers,
-    /// The cores that there were at the start, before any thread was pinned.
-    cores: Vec<usize>,
-    /// One for each queue of the private interface.
-    private_counters: Vec<Arc<PortCounters>>,
-    umem: Umem,
-    polling: Polling,
-    ports: Ports,
-    memifs: Memifs,
-    esp_sockets: EspSockets,
-    vlans: Vlans,
-    private: Private,
-    nat: Option<Nat>,
-    rate_limits: RateLimits,
-    inner_mtus: InnerMtus,
-    way_back: WayBack,
-    /// Tells the marks of what Linux sends, where the kernel can.
-    _send_marks: Option<SendMarks>,
-    /// Leads what Linux sends past this daemon while it hangs, where Linux can carry on.
-    past_daemon: PastDaemon,
-    /// The service manager's, if it has one.
-    watchdog: Option<Watchdog>,
-    /// Gives what Linux sends to the worker of its CPU, where a policy has SAs for each.
-    by_sender: BySender,
-    /// Reports of packets that a packet filter may drop, and why there are none though they were asked for.
-    early: Option<Early>,
-    early_trouble: Option<String>,
-    tunnels: Tunnels,
-    /// Linux's own XFRM interfaces by which it takes what their SAs decrypt for this host: indices by `if_id`.
-    brought_by: BTreeMap<u32, u32>,
-    /// The marks that SAs set.
-    set_marks: Vec<Marks>,
-    guard: Guard,
-    path_mtus: PathMtuTable,
-    terminate: UnixStream,
-    hang_ups: UnixStream,
-    /// The policies that guard, routes and steering have followed, by index.
-    followed: HashMap<u32, Arc<PolicyEntry>>,
-    /// Policies that are not carried out, and which of them were logged.
-    shortfalls: Shortfalls,
-    is_interface_gone: bool,
-    retry_at: Instant,
-    check_at: Instant,
-    guard_trouble: Option<String>,
-    sas_followed: u64,
-    event_log: EventLog,
-    /// Policies that SAs were asked for.
-    asked: Asked,
-    watch: Watch,
-    /// The captures, traces and counts of flows that run.
-    tap_slots: Slots,
-    traces: Traces,
-}
-
-/// Why the loop ended.
-enum End {
-    /// It was told to.
-    Told,
-    /// A worker panicked: nothing would move its packets any more.
-    WorkerDied(Death),
-    /// There are no workers any more.
-    WorkersLost(WorkersError),
-    /// Somebody deleted the private interface: Linux's own packets would not come any more.
-    InterfaceGone,
+    linux: Linux,
+    sa: Sas,
+    offload: Offload,
+    crew: Crew,
+    shows: Shows,
+    life: Life,
 }
 
 /// Bytes of stack that a round of the control thread may use: journal, answers and their JSON text among them.
@@ -212,14 +113,14 @@ impl Daemon {
         loop {
             self.wait();
             self.beat();
-            if drain(&self.terminate) {
+            if drain(&self.life.terminate) {
                 return End::Told;
             }
-            if let Some(death) = self.workers.dead() {
+            if let Some(death) = self.crew.workers.dead() {
                 return End::WorkerDied(death);
             }
             let replies = self.obey_commands();
-            if drain(&self.hang_ups) {
+            if drain(&self.life.hang_ups) {
                 self.reload();
             }
             self.serve_source();
@@ -227,25 +128,25 @@ impl Daemon {
             self.hear_devices();
             self.hear_early();
             self.forget_path_mtus();
-            self.memifs.serve(&self.workers);
+            self.linux.memifs.serve(&self.crew.workers);
             self.follow_esp_sockets();
             self.follow_nat();
             self.wake_workers();
             self.place_sas();
             self.hear_linux();
-            if self.is_interface_gone {
+            if self.linux.is_interface_gone {
                 return End::InterfaceGone;
             }
             self.retry();
             self.carry_out();
-            self.source.confirm();
+            self.sa.source.confirm();
             for (reply, client) in replies {
                 // An error means that the client has gone.
                 let _ = client.send(reply);
             }
             self.note_events();
             self.answer_questions();
-            if let Some(end) = self.ending.take() {
+            if let Some(end) = self.life.ending.take() {
                 return end;
             }
             log::tell_left_out();
@@ -257,11 +158,11 @@ impl Daemon {
     /// Tells watchdogs that this thread works, where Linux can carry on in its place, and the service manager that all
     /// workers do.
     fn beat(&mut self) {
-        self.ports.beat();
-        self.past_daemon.set(self.source.is_beside_kernel());
-        self.past_daemon.beat();
-        let Some(watchdog) = &mut self.watchdog else { return };
-        if watchdog.is_due(Instant::now(), || self.workers.rounds()) {
+        self.crew.ports.beat();
+        self.life.past_daemon.set(self.sa.source.is_beside_kernel());
+        self.life.past_daemon.beat();
+        let Some(watchdog) = &mut self.life.watchdog else { return };
+        if watchdog.is_due(Instant::now(), || self.crew.workers.rounds()) {
             // A manager that is not told ends the daemon and starts another, which is all that could be done here.
             let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
         }
@@ -269,43 +170,43 @@ impl Daemon {
 
     /// Sleeps until a descriptor is readable or a deadline is reached.
     fn wait(&self) {
-        let due = match self.wants.is_any() || !self.commands.is_empty() {
+        let due = match self.wants.is_any() || !self.shows.commands.is_empty() {
             true => Duration::ZERO,
-            false => self.source.due_in().map_or(TICK, |due| due.min(TICK)),
+            false => self.sa.source.due_in().map_or(TICK, |due| due.min(TICK)),
         };
-        let due = match self.source.is_beside_kernel() {
+        let due = match self.sa.source.is_beside_kernel() {
             true => due.min(heartbeat::LONGEST_SLEEP),
             false => due,
         };
-        let due = self.devices.borrow().due_in().map_or(due, |placing| due.min(placing));
-        let due = match self.devices.borrow().packet.has_sas() {
+        let due = self.offload.devices.borrow().due_in().map_or(due, |placing| due.min(placing));
+        let due = match self.offload.devices.borrow().packet.has_sas() {
             true => due.min(DEVICE_WAIT),
             false => due,
         };
-        let due = match self.nat.as_ref().and_then(Nat::due_in) {
+        let due = match self.linux.nat.as_ref().and_then(Nat::due_in) {
             Some(upkeep) => due.min(upkeep),
             None => due,
         };
-        let due = if self.observer.is_stale() { due.min(STALE_WAIT) } else { due };
-        let due = match &self.watchdog {
+        let due = if self.linux.observer.is_stale() { due.min(STALE_WAIT) } else { due };
+        let due = match &self.life.watchdog {
             Some(watchdog) => due.min(watchdog.due_in(Instant::now())),
             None => due,
         };
-        let due = match self.guard.due().filter(|_| self.is_guarded()) {
+        let due = match self.sa.guard.due().filter(|_| self.is_guarded()) {
             Some(at) => due.min(at.saturating_duration_since(Instant::now())),
             None => due,
         };
         let mut fds = vec![
-            self.observer.fd(),
-            self.events.as_fd(),
-            self.control.as_fd(),
-            self.terminate.as_fd(),
-            self.hang_ups.as_fd(),
+            self.linux.observer.fd(),
+            self.crew.events.as_fd(),
+            self.shows.control.as_fd(),
+            self.life.terminate.as_fd(),
+            self.life.hang_ups.as_fd(),
         ];
-        fds.extend(self.early.as_ref().map(Early::fd));
-        fds.extend(self.memifs.fds());
-        fds.extend(self.nat.iter().flat_map(Nat::fds));
-        self.source.add_fds(&mut fds);
+        fds.extend(self.shows.early.as_ref().map(Early::fd));
+        fds.extend(self.linux.memifs.fds());
+        fds.extend(self.linux.nat.iter().flat_map(Nat::fds));
+        self.sa.source.add_fds(&mut fds);
         let mut fds: Vec<_> =
             fds.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let timeout =
@@ -316,25 +217,26 @@ impl Daemon {
 
     /// Serves the source, and carries out what it wants of ports and workers.
     fn serve_source(&mut self) {
-        if self.source.awaits_workers() {
+        if self.sa.source.awaits_workers() {
             // One that is late drops what it would send by an SA that is gone.
-            let _ = self.workers.wait_for_commands();
+            let _ = self.crew.workers.wait_for_commands();
         }
-        self.source.serve();
-        for merge in self.source.take_merges() {
-            let _ = self.workers.merge_window(&merge.sa, merge.edge, &merge.received);
+        self.sa.source.serve();
+        for merge in self.sa.source.take_merges() {
+            let _ = self.crew.workers.merge_window(&merge.sa, merge.edge, &merge.received);
         }
     }
 
     /// Takes the sockets of IKE daemons, where there are no ports.
     fn follow_esp_sockets(&mut self) {
-        self.wants.topology |= self.esp_sockets.serve(&mut *self.source, &self.workers);
+        self.wants.topology |=
+            self.crew.esp_sockets.serve(&mut *self.sa.source, &self.crew.workers);
     }
 
     /// Learns what Linux's NAT has decided, and has ports take what it is about.
     fn follow_nat(&mut self) {
-        let Some(nat) = &mut self.nat else { return };
-        let topology = self.tables.topology.load();
+        let Some(nat) = &mut self.linux.nat else { return };
+        let topology = self.crew.tables.topology.load();
         let steps = nat.serve(|addr| topology.is_local_addr(addr));
         let has_other_rules = nat.follow_rules();
         // To a port of this host where ESP in UDP comes, too: there are plans that open it.
@@ -342,49 +244,49 @@ impl Daemon {
             step.tuple.protocol == wire::protocol::UDP && topology.is_natt_port(step.tuple.dst_port)
         };
         let is_anew = has_other_rules || steps.iter().any(may_be_esp);
-        steps.into_iter().for_each(|step| self.ports.steer_flow(step));
+        steps.into_iter().for_each(|step| self.crew.ports.steer_flow(step));
         // Plans of before are void with it.
         self.wants.topology |= is_anew;
     }
 
     /// Wakes the workers after a change of SAs: packets may wait for what has come.
     fn wake_workers(&mut self) {
-        let changes = self.source.sa_changes();
-        if changes != self.sas_followed {
-            self.sas_followed = changes;
+        let changes = self.sa.source.sa_changes();
+        if changes != self.sa.sas_followed {
+            self.sa.sas_followed = changes;
             self.forget_answered();
-            self.workers.wake();
+            self.crew.workers.wake();
         }
     }
 
     /// Handles the workers' events.
     fn hear_workers(&mut self) {
-        self.events.clear();
+        self.crew.events.clear();
         for left in (0..EVENTS_PER_ROUND).rev() {
-            let Some(event) = self.events.next() else { break };
+            let Some(event) = self.crew.events.next() else { break };
             if left == 0 {
-                self.events.remind();
+                self.crew.events.remind();
             }
             match event {
                 Event::Acquire { policy, cpu, flow } => self.acquire(policy, cpu, &flow),
                 Event::VolumeReached { sa, hard } => {
                     let spi = spi_text(sa.spi);
-                    self.event_log.add(Occurrence::SaLimit { spi, dst: sa.dst, hard });
-                    self.source.volume_reached(&sa, hard);
+                    self.shows.event_log.add(Occurrence::SaLimit { spi, dst: sa.dst, hard });
+                    self.sa.source.volume_reached(&sa, hard);
                 }
                 Event::MappingChanged { sa, src, src_port: port } => {
                     let spi = spi_text(sa.spi);
-                    self.event_log.add(Occurrence::PeerMoved { spi, src, port });
-                    self.source.mapping_changed(&sa, src, port);
+                    self.shows.event_log.add(Occurrence::PeerMoved { spi, src, port });
+                    self.sa.source.mapping_changed(&sa, src, port);
                 }
                 Event::TooBig { sa, dst, mtu } => self.learn_path_mtu(&sa, dst, mtu),
                 Event::SegmentsTooBig { path, mtu } => self.learn_segments_mtu(path, mtu),
                 Event::RateBroken { sa, cause } => self.note_break(&sa, cause),
                 Event::Resolve { ifindex, ip } => self.resolve(ifindex, ip),
                 Event::PortGone { ifindex } => {
-                    self.ports.lost(ifindex, &self.workers);
-                    self.tunnels.lost(ifindex);
-                    self.esp_sockets.lost(ifindex);
+                    self.crew.ports.lost(ifindex, &self.crew.workers);
+                    self.linux.tunnels.lost(ifindex);
+                    self.crew.esp_sockets.lost(ifindex);
                     (self.wants.topology, self.wants.paths) = (true, true);
                 }
             }
@@ -393,7 +295,7 @@ impl Daemon {
 
     /// Asks for the SAs that packets want which may not come.
     fn hear_early(&mut self) {
-        let reports = self.early.as_mut().map(Early::reports).unwrap_or_default();
+        let reports = self.shows.early.as_mut().map(Early::reports).unwrap_or_default();
         for Reported { mark, packet } in reports {
             let Ok(headers) = wire::parse_ip(&packet) else { continue };
             let came = Came::Linux { tunnel: 0, mark };
@@ -408,22 +310,22 @@ impl Daemon {
     fn acquire(&mut self, policy: u32, cpu: Option<u32>, packet: &Headers) {
         let protocol = protocol::name(packet.protocol);
         let (src, dst) = (packet.src, packet.dst);
-        self.event_log.add(Occurrence::Acquire { policy, src, dst, protocol });
-        self.asked.add(policy);
-        self.source.acquire(policy, cpu, packet);
+        self.shows.event_log.add(Occurrence::Acquire { policy, src, dst, protocol });
+        self.shows.asked.add(policy);
+        self.sa.source.acquire(policy, cpu, packet);
     }
 
     /// Handles changes in Linux's tables.
     fn hear_linux(&mut self) {
-        let changes = match self.observer.poll() {
+        let changes = match self.linux.observer.poll() {
             Ok(changes) => changes,
             Err(error) => {
                 error!(%error, "the mirror of Linux's tables");
                 // Changes that the snapshot has by now are not reported again.
-                let own = own(&self.config, self.private.ifindex());
-                let segments = core::mem::take(self.reflection.segments());
-                self.reflection =
-                    topology::Reflection::new(self.observer.snapshot(), own, segments);
+                let own = own(&self.config, self.linux.private.ifindex());
+                let segments = core::mem::take(self.linux.reflection.segments());
+                self.linux.reflection =
+                    topology::Reflection::new(self.linux.observer.snapshot(), own, segments);
                 (self.wants.links, self.wants.neighbours) = (true, true);
                 return;
             }
@@ -431,8 +333,8 @@ impl Daemon {
         if changes.is_empty() {
             return;
         }
-        self.reflection.follow(self.observer.snapshot(), &changes);
-        self.wants.paths |= self.reflection.segments().have_prefixes_changed();
+        self.linux.reflection.follow(self.linux.observer.snapshot(), &changes);
+        self.wants.paths |= self.linux.reflection.segments().have_prefixes_changed();
         let tables = [self.config.tun.table, self.config.tun.marked_table];
         for change in &changes {
             match change {
@@ -442,8 +344,8 @@ impl Daemon {
                 // Culvert's own tables: its look-ups leave those out.
                 LinuxChange::Route(route) if tables.contains(&route.table) => {}
                 LinuxChange::RouteRemoved(route) if tables.contains(&route.table) => {
-                    let snapshot = self.observer.snapshot();
-                    self.private.repair_route(route.table, route.dst, snapshot);
+                    let snapshot = self.linux.observer.snapshot();
+                    self.linux.private.repair_route(route.table, route.dst, snapshot);
                 }
                 LinuxChange::Route(route) | LinuxChange::RouteRemoved(route) => {
                     self.wants.topology = true;
@@ -459,12 +361,12 @@ impl Daemon {
                 LinuxChange::Rule(_) | LinuxChange::RuleRemoved(_) => {
                     (self.wants.topology, self.wants.paths) = (true, true);
                 }
-                LinuxChange::LinkRemoved(link) if link.index == self.private.ifindex() => {
-                    self.is_interface_gone = true;
+                LinuxChange::LinkRemoved(link) if link.index == self.linux.private.ifindex() => {
+                    self.linux.is_interface_gone = true;
                 }
                 LinuxChange::Link(link) | LinuxChange::LinkRemoved(link) => {
                     (self.wants.links, self.wants.neighbours) = (true, true);
-                    self.wants.private |= link.index == self.private.ifindex();
+                    self.wants.private |= link.index == self.linux.private.ifindex();
                 }
                 LinuxChange::Address(_) | LinuxChange::AddressRemoved(_) => {
                     (self.wants.topology, self.wants.paths) = (true, true);
@@ -478,24 +380,25 @@ impl Daemon {
 
     /// Has ports take what a route leads to a tunnel interface.
     fn steer_route(&mut self, route: &Route) {
-        let Some(leads) = self.tunnels.follow_route(self.observer.snapshot(), route) else {
+        let Some(leads) = self.linux.tunnels.follow_route(self.linux.observer.snapshot(), route)
+        else {
             return;
         };
         let Some(prefix) = steer::Prefix::new(route.dst.addr, route.dst.len) else { return };
         match leads {
-            true => self.ports.take_prefix(prefix),
-            false => self.ports.leave_prefix(prefix),
+            true => self.crew.ports.take_prefix(prefix),
+            false => self.crew.ports.leave_prefix(prefix),
         }
     }
 
     /// Follows the kernel's own XFRM interfaces, where it owns SAs and policies.
     fn follow_interfaces(&mut self) {
-        let snapshot = self.observer.snapshot();
-        if self.source.is_beside_kernel() && self.tunnels.follow_links(snapshot) {
-            let judged = self.source.set_interfaces(self.tunnels.of_linux());
+        let snapshot = self.linux.observer.snapshot();
+        if self.sa.source.is_beside_kernel() && self.linux.tunnels.follow_links(snapshot) {
+            let judged = self.sa.source.set_interfaces(self.linux.tunnels.of_linux());
             // Their way back is the private interface.
             let takes = |name: &str| private::source_check(name) != SourceCheck::Strict;
-            self.brought_by = self.tunnels.bringing(snapshot, &judged, takes);
+            self.linux.brought_by = self.linux.tunnels.bringing(snapshot, &judged, takes);
             self.wants.marks = true;
             self.follow_port_names(self.config.port_names());
             self.wants.paths = true;
@@ -504,70 +407,72 @@ impl Daemon {
 
     /// Tells the source by which interfaces packets come and go that Linux does not see.
     fn follow_port_names(&mut self, mut names: BTreeSet<String>) {
-        let snapshot = self.observer.snapshot();
-        let linux = self.tunnels.linux_indices();
+        let snapshot = self.linux.observer.snapshot();
+        let linux = self.linux.tunnels.linux_indices();
         names.extend(linux.filter_map(|i| Some(snapshot.link(i)?.name.clone())));
-        names.extend(self.vlans.taken().map(|vlan| vlan.name.to_owned()));
-        self.source.set_ports(names);
+        names.extend(self.linux.vlans.taken().map(|vlan| vlan.name.to_owned()));
+        self.sa.source.set_ports(names);
     }
 
     /// Retries what failed, at intervals: nothing may announce that it would work by now.
     fn retry(&mut self) {
-        if self.retry_at > Instant::now() {
+        if self.life.retry_at > Instant::now() {
             return;
         }
-        self.retry_at = Instant::now() + RETRY_INTERVAL;
-        self.source.retry();
+        self.life.retry_at = Instant::now() + RETRY_INTERVAL;
+        self.sa.source.retry();
         self.wants.private = true;
-        self.memifs.retry();
-        self.wants.topology |= self.ports.retry(self.observer.snapshot(), &self.workers);
+        self.linux.memifs.retry();
+        self.wants.topology |=
+            self.crew.ports.retry(self.linux.observer.snapshot(), &self.crew.workers);
     }
 
     /// Has Linux look after a neighbour. Flows to one that was stale have plans again from now on, and not only when Linux
     /// begins to probe it.
     fn resolve(&mut self, ifindex: u32, ip: IpAddr) {
-        let change = self.private.resolve(ifindex, ip).then(|| self.observer.used(ifindex, ip));
+        let change =
+            self.linux.private.resolve(ifindex, ip).then(|| self.linux.observer.used(ifindex, ip));
         if let Some(change) = change.flatten() {
-            self.reflection.follow(self.observer.snapshot(), &[change]);
+            self.linux.reflection.follow(self.linux.observer.snapshot(), &[change]);
             self.wants.neighbours = true;
         }
     }
 
     /// Tells the steering programs culvert's SAs, once the kernel has some too.
     fn follow_sas(&mut self) {
-        if !self.source.owns_all_esp() && self.ports.steering().esp == TakenEsp::All {
-            let own = self.source.follow_sas();
-            self.ports.leave_unknown_esp(own);
+        if !self.sa.source.owns_all_esp() && self.crew.ports.steering().esp == TakenEsp::All {
+            let own = self.sa.source.follow_sas();
+            self.crew.ports.leave_unknown_esp(own);
         }
-        self.ports.steer_udp_fragments(self.source.databases().has_encapsulated());
-        for step in self.source.take_sa_steps() {
-            self.ports.steer_sa(step);
+        self.crew.ports.steer_udp_fragments(self.sa.source.databases().has_encapsulated());
+        for step in self.sa.source.take_sa_steps() {
+            self.crew.ports.steer_sa(step);
         }
-        for (dst, spi) in self.source.take_samples() {
-            self.ports.sample_sa(dst, spi);
+        for (dst, spi) in self.sa.source.take_samples() {
+            self.crew.ports.sample_sa(dst, spi);
         }
     }
 
     /// Makes Linux know the marks that SAs set.
     fn follow_marks(&mut self) {
-        let Some(wanted) = self.source.take_set_marks() else { return };
-        self.set_marks = wanted;
+        let Some(wanted) = self.sa.source.take_set_marks() else { return };
+        self.linux.set_marks = wanted;
         (self.wants.marks, self.wants.topology) = (true, true);
     }
 
     /// Those of SAs, and those that `[[mark]]` gives to what is decrypted.
     fn tell_marks(&mut self) {
-        let (private, tunnels) = (self.private.ifindex(), &self.tunnels);
-        let mut wanted = self.set_marks.clone();
+        let (private, tunnels) = (self.linux.private.ifindex(), &self.linux.tunnels);
+        let mut wanted = self.linux.set_marks.clone();
         let judged = self.config.tun.judged_mark;
-        wanted.extend(self.brought_by.keys().map(|if_id| Marks::of_interface(*if_id)));
+        wanted.extend(self.linux.brought_by.keys().map(|if_id| Marks::of_interface(*if_id)));
         for marks in self.config.marks.iter().map(|rule| Marks::of_mark(rule.mark)) {
             if !wanted.contains(&marks) {
                 wanted.push(marks);
             }
         }
-        let brought_by = &self.brought_by;
-        self.way_back.follow_marks(&wanted, |Marks { mark, if_id }| match (if_id, mark) {
+        let brought_by = &self.linux.brought_by;
+        self.linux.way_back.follow_marks(&wanted, |Marks { mark, if_id }| match (if_id, mark) {
             (0, _) => Some((private, mark)),
             // One of Linux's own.
             (_, 0) => brought_by.get(&if_id).map(|ifindex| (*ifindex, judged)),
@@ -578,22 +483,22 @@ impl Daemon {
     /// Sets everything up for the first time. Nothing is taken from Linux, by a port or by a route,
     /// before the workers can send it on.
     fn begin(&mut self, programs: Programs) {
-        if self.source.is_beside_kernel() {
-            self.ports.set_beside_kernel();
+        if self.sa.source.is_beside_kernel() {
+            self.crew.ports.set_beside_kernel();
         }
         self.follow_interfaces();
         let steps = self.changed_policies();
         self.follow_with_guard(&steps);
-        self.ports.take_in(programs);
+        self.crew.ports.take_in(programs);
         self.beat();
         self.follow_sas();
         // Ports take this from their first frame on.
-        let policies = self.followed.values().map(|p| &p.config);
-        let local = self.observer.snapshot().addresses().map(|a| a.addr).collect();
-        let tunnelled = self.tunnels.follow_all_routes(self.observer.snapshot());
-        let tunnelled = tunnelled.into_iter().chain(self.reflection.segments().prefixes());
-        let steering = self.ports.steering().with(local, policies, tunnelled);
-        self.ports.steer(steering);
+        let policies = self.sa.followed.values().map(|p| &p.config);
+        let local = self.linux.observer.snapshot().addresses().map(|a| a.addr).collect();
+        let tunnelled = self.linux.tunnels.follow_all_routes(self.linux.observer.snapshot());
+        let tunnelled = tunnelled.into_iter().chain(self.linux.reflection.segments().prefixes());
+        let steering = self.crew.ports.steering().with(local, policies, tunnelled);
+        self.crew.ports.steer(steering);
         self.follow_links();
         self.follow_marks();
         self.publish();
@@ -604,34 +509,38 @@ impl Daemon {
 
     /// Notes what has happened to SAs, ports and drop counters.
     fn note_events(&mut self) {
-        self.event_log.follow(self.source.take_sa_history());
-        let Some(passed) = self.watch.due(Instant::now()) else { return };
-        let mut news = self.watch.ports.look(self.ports.troubles().chain(self.memifs.troubles()));
-        let workers = &self.workers;
-        news.extend(self.watch.drops.look(passed, |reason| workers.dropped(reason)));
-        news.into_iter().for_each(|what| self.event_log.add(what));
+        self.shows.event_log.follow(self.sa.source.take_sa_history());
+        let Some(passed) = self.shows.watch.due(Instant::now()) else { return };
+        let mut news = self
+            .shows
+            .watch
+            .ports
+            .look(self.crew.ports.troubles().chain(self.linux.memifs.troubles()));
+        let workers = &self.crew.workers;
+        news.extend(self.shows.watch.drops.look(passed, |reason| workers.dropped(reason)));
+        news.into_iter().for_each(|what| self.shows.event_log.add(what));
     }
 
     /// Carries out the commands of clients, as far as that is not for the end of the round. They are answered then.
     fn obey_commands(&mut self) -> Vec<(Reply, Sender<Reply>)> {
-        let commands = std::mem::take(&mut self.commands).into_iter();
+        let commands = std::mem::take(&mut self.shows.commands).into_iter();
         commands.map(|command| (self.answer(command.request), command.answer)).collect()
     }
 
     /// Answers questions; commands are left for the next round, which follows at once.
     fn answer_questions(&mut self) {
         let (commands, questions): (Vec<_>, Vec<_>) =
-            self.control.questions().partition(Question::is_command);
-        self.commands.extend(commands);
+            self.shows.control.questions().partition(Question::is_command);
+        self.shows.commands.extend(commands);
         if questions.iter().any(|question| matches!(question.request, Request::Sa { .. })) {
-            self.source.refresh();
+            self.sa.source.refresh();
         }
         for question in questions {
             let reply = self.answer(question.request);
             // An error means that the client has gone.
             let _ = question.answer.send(reply);
         }
-        self.traces.forget();
+        self.shows.traces.forget();
     }
 }
 

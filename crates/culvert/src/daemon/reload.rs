@@ -40,9 +40,9 @@ fn refused(error: impl Display) -> Failure {
 impl Daemon {
     /// Reads the file again and follows it, or says why not. The last line of the log is the verdict.
     pub(super) fn reload(&mut self) -> Reloaded {
-        let path = self.config_path.clone();
-        let is_unprivileged = self.esp_sockets.are_wanted();
-        let situation = Situation::of_running(&self.config, &self.cores, is_unprivileged);
+        let path = self.life.config_path.clone();
+        let is_unprivileged = self.crew.esp_sockets.are_wanted();
+        let situation = Situation::of_running(&self.config, &self.crew.cores, is_unprivileged);
         let examined = examine(&path, &situation);
         let answer = Reloaded {
             file: path.display().to_string(),
@@ -62,13 +62,13 @@ impl Daemon {
         }
         let before = self.config.clone();
         let failed_before: Vec<PortConfig> =
-            self.ports.failures().map(|(port, _)| port.clone()).collect();
+            self.crew.ports.failures().map(|(port, _)| port.clone()).collect();
         let followed = self.follow_config(&next, &failed_before);
         let failed = match followed {
             Ok(()) => None,
             Err(Failure::End(end)) => {
                 let failed = "the workers are lost, and the daemon ends".to_owned();
-                self.ending = Some(end);
+                self.life.ending = Some(end);
                 Some(failed)
             }
             Err(Failure::Refused(why)) => {
@@ -76,22 +76,22 @@ impl Daemon {
                 Some(why)
             }
         };
-        self.tunnels.settle();
-        self.memifs.settle();
+        self.linux.tunnels.settle();
+        self.linux.memifs.settle();
         match failed {
             Some(why) => {
-                let number = self.reloads.number();
+                let number = self.life.reloads.number();
                 error!(
                     "configuration not reloaded: {why}; everything is as before (reload {number})"
                 );
-                self.reloads.refuse(why.clone());
-                self.event_log.add(Occurrence::ReloadRefused { why: why.clone() });
+                self.life.reloads.refuse(why.clone());
+                self.shows.event_log.add(Occurrence::ReloadRefused { why: why.clone() });
                 Reloaded { failed: Some(why), ..answer }
             }
             None => {
-                self.reloads.take(waiting.clone());
+                self.life.reloads.take(waiting.clone());
                 let waits_for_restart = waiting.clone();
-                self.event_log.add(Occurrence::Reloaded { waits_for_restart });
+                self.shows.event_log.add(Occurrence::Reloaded { waits_for_restart });
                 info!(path = %path.display(), "configuration reloaded");
                 Reloaded { reloaded: true, waits_for_restart: waiting, ..answer }
             }
@@ -100,7 +100,7 @@ impl Daemon {
 
     /// Says what is wrong with the file.
     fn refuse(&mut self, answer: Reloaded, problems: Vec<Problem>) -> Reloaded {
-        let path = self.config_path.clone();
+        let path = self.life.config_path.clone();
         let why = in_a_line(&path, &problems);
         let noun = if problems.len() == 1 { "problem" } else { "problems" };
         // One event, whose number keeps it from being left out as one that came a moment ago.
@@ -108,10 +108,10 @@ impl Daemon {
             "{}\nconfiguration not reloaded: {} {noun}, nothing was changed (reload {})",
             Listed { path: &path, problems: &problems },
             problems.len(),
-            self.reloads.number()
+            self.life.reloads.number()
         );
-        self.reloads.refuse(why.clone());
-        self.event_log.add(Occurrence::ReloadRefused { why });
+        self.life.reloads.refuse(why.clone());
+        self.shows.event_log.add(Occurrence::ReloadRefused { why });
         Reloaded { problems, ..answer }
     }
 
@@ -123,31 +123,31 @@ impl Daemon {
             Err(Failure::Refused(why)) => {
                 error!("{why}\n  while the configuration of before was taken up again")
             }
-            Err(Failure::End(end)) => self.ending = Some(end),
+            Err(Failure::End(end)) => self.life.ending = Some(end),
         }
     }
 
     /// Follows another configuration. Ports that `may_fail` are no failure.
     fn follow_config(&mut self, next: &Config, may_fail: &[PortConfig]) -> Result<(), Failure> {
-        self.tunnels.follow(&next.tunnels, &self.workers).map_err(refused)?;
-        self.memifs.follow(&next.memifs, &self.workers).map_err(refused)?;
-        self.vici.follow(&next.vici, &self.confinement).map_err(refused)?;
+        self.linux.tunnels.follow(&next.tunnels, &self.crew.workers).map_err(refused)?;
+        self.linux.memifs.follow(&next.memifs, &self.crew.workers).map_err(refused)?;
+        self.shows.vici.follow(&next.vici, &self.life.confinement).map_err(refused)?;
         self.config.vici.clone_from(&next.vici);
         self.config.tunnels.clone_from(&next.tunnels);
         self.config.memifs.clone_from(&next.memifs);
         self.change_workers(next)?;
         if next.ports != self.config.ports {
-            self.ports.close(&self.workers);
+            self.crew.ports.close(&self.crew.workers);
             // The new ports take what the old ones took, from their first frame on.
-            let steering = self.ports.steering().clone();
-            let flows = self.ports.take_flows();
-            self.ports = Ports::new(&next.ports, &self.umem, self.config.tun.mark);
-            self.ports.set_flows(flows);
-            self.ports.steer(steering);
+            let steering = self.crew.ports.steering().clone();
+            let flows = self.crew.ports.take_flows();
+            self.crew.ports = Ports::new(&next.ports, &self.crew.umem, self.config.tun.mark);
+            self.crew.ports.set_flows(flows);
+            self.crew.ports.steer(steering);
         }
         self.follow_port_names(next.port_names());
         self.wants.marks = true;
-        self.ports.set_marks(&next.marks);
+        self.crew.ports.set_marks(&next.marks);
         self.config.ports.clone_from(&next.ports);
         self.config.marks.clone_from(&next.marks);
         self.config.vlans.clone_from(&next.vlans);
@@ -160,7 +160,7 @@ impl Daemon {
         // Whether ports open is known then.
         self.follow_links();
         self.publish();
-        let mut failures = self.ports.failures().filter(|(port, _)| !may_fail.contains(port));
+        let mut failures = self.crew.ports.failures().filter(|(port, _)| !may_fail.contains(port));
         match failures.next() {
             Some((port, why)) => {
                 let name = &port.interface;
@@ -174,25 +174,25 @@ impl Daemon {
     /// Changes to the workers of another configuration, their number and cores. If these cannot be, nothing changes.
     fn change_workers(&mut self, next: &Config) -> Result<(), Failure> {
         let queues = ports::most_queues(&next.ports);
-        let plan = Plan::new(&next.worker, queues, &self.cores).map_err(refused)?;
+        let plan = Plan::new(&next.worker, queues, &self.crew.cores).map_err(refused)?;
         let WorkerConfig { cpus, cpu, crypto_cpus, .. } = next.worker.clone();
         let running = self.config.worker.clone();
-        if plan == *self.workers.plan() {
+        if plan == *self.crew.workers.plan() {
             self.config.worker = WorkerConfig { cpus, cpu, crypto_cpus, ..running };
             return Ok(());
         }
         let threads = |plan: &Plan| plan.workers.len() + plan.crypto.len();
-        let more = threads(&plan).saturating_sub(threads(self.workers.plan()));
+        let more = threads(&plan).saturating_sub(threads(self.crew.workers.plan()));
         if let Some(problem) = limits::growth_problem(&self.config, more) {
             return Err(refused(problem));
         }
         let private = self.more_private_queues(plan.workers.len());
         let counters: Vec<_> = private.iter().map(|queue| queue.counters()).collect();
         let workers = plan.workers.len();
-        let databases = self.source.databases();
-        match self.workers.change(plan, databases, self.private.ifindex(), private) {
+        let databases = self.sa.source.databases();
+        match self.crew.workers.change(plan, databases, self.linux.private.ifindex(), private) {
             Ok(()) => {
-                self.private_counters.extend(counters);
+                self.crew.private_counters.extend(counters);
                 self.config.worker = WorkerConfig { cpus, cpu, crypto_cpus, ..running };
                 info!(workers, "other workers");
                 Ok(())
@@ -206,8 +206,8 @@ impl Daemon {
     /// New queues of the private interface, so that there is one for each worker.
     fn more_private_queues(&self, workers: usize) -> Vec<Box<dyn Port>> {
         let mut queues: Vec<Box<dyn Port>> = Vec::new();
-        while self.private_counters.len() + queues.len() < workers {
-            match Tun::add_queue(&tun_config(&self.config), self.private.ifindex()) {
+        while self.crew.private_counters.len() + queues.len() < workers {
+            match Tun::add_queue(&tun_config(&self.config), self.linux.private.ifindex()) {
                 Ok(queue) => queues.push(Box::new(queue)),
                 Err(error) => {
                     warn!("{error}\n  workers without a queue have the first one send for them");
@@ -222,8 +222,8 @@ impl Daemon {
     fn follow_srv6_config(&mut self, srv6: Srv6Config, sids: Vec<SidConfig>) {
         if srv6 != self.config.srv6 || sids != self.config.sids {
             let segments = SegmentRoutes::of_config(&srv6, &sids);
-            let own = own(&self.config, self.private.ifindex());
-            self.reflection = Reflection::new(self.observer.snapshot(), own, segments);
+            let own = own(&self.config, self.linux.private.ifindex());
+            self.linux.reflection = Reflection::new(self.linux.observer.snapshot(), own, segments);
             (self.config.srv6, self.config.sids) = (srv6, sids);
             self.wants.paths = true;
         }

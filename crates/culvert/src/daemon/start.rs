@@ -42,17 +42,22 @@ use super::error::{StartError, system};
 use super::esp_sockets::EspSockets;
 use super::events::{EventLog, Watch};
 use super::inner_mtus::InnerMtus;
+use super::life::Life;
 use super::life::examine::{Situation, examine};
 use super::limits;
+use super::linux::Linux;
 use super::memifs::Memifs;
 use super::nat::{Nat, TakenFlows};
+use super::offload::Offload;
 use super::plan::{self, Plan};
 use super::ports::{self, Ports, Programs};
 use super::private::Private;
 use super::privileges;
 use super::rate_limits::RateLimits;
 use super::reloads::Reloads;
+use super::sa::Sas;
 use super::segments::SegmentRoutes;
+use super::shows::Shows;
 use super::sources::builtin::Restored;
 use super::sources::kernel::{FirewallWatch, KernelSource, OwnMarks};
 use super::sources::{SaRules, Source};
@@ -61,6 +66,7 @@ use super::tunnels::{Opened, Tunnels};
 use super::vici::Vici;
 use super::wants::Wants;
 use super::watchdog::Watchdog;
+use super::workers::Crew;
 use super::workers::{Kit, Workers};
 use super::{Daemon, End, own, reader, tun_config, unprivileged};
 use crate::cli::RunArgs;
@@ -108,7 +114,7 @@ pub fn run(args: &RunArgs, name: &str) -> Result<(), StartError> {
     if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
         warn!(%error, "systemd was not told that the daemon is ready");
     }
-    info!(name = daemon.config.name, engine = %daemon.providers, "ready");
+    info!(name = daemon.config.name, engine = %daemon.shows.providers, "ready");
     let end = daemon.serve();
     match end {
         End::Told => {
@@ -291,69 +297,81 @@ impl Daemon {
         let mut daemon = Daemon {
             config,
             wants: Wants::all(),
-            commands: Vec::new(),
-            reloads: Reloads::new(&args.config.config),
-            ending: None,
-            config_path: args.config.config.clone(),
-            providers,
-            devices,
-            devices_read_at: Instant::now(),
-            started: Instant::now(),
-            confinement,
-            source,
-            control,
-            _reader: reader,
-            vici,
-            observer,
-            reflection,
-            events,
-            tables,
-            workers,
-            cores,
-            private_counters,
-            umem,
-            polling,
-            ports,
-            vlans: super::vlans::Vlans::default(),
-            memifs,
-            esp_sockets: EspSockets::new(args.unprivileged),
-            private,
-            nat,
-            rate_limits: RateLimits::default(),
-            inner_mtus: InnerMtus::default(),
-            way_back,
-            _send_marks: send_marks,
-            past_daemon,
-            watchdog: Watchdog::of_environment(Instant::now()),
-            by_sender,
-            early,
-            early_trouble,
-            tunnels,
-            brought_by: std::collections::BTreeMap::new(),
-            set_marks: Vec::new(),
-            guard,
-            path_mtus,
-            terminate,
-            hang_ups,
-            followed: HashMap::new(),
-            is_interface_gone: false,
-            retry_at: Instant::now(),
-            check_at: Instant::now(),
-            guard_trouble: None,
-            shortfalls: super::shortfall::Shortfalls::default(),
-            sas_followed: 0,
-            event_log: EventLog::new(),
-            asked: super::asked::Asked::default(),
-            watch: Watch::new(Instant::now()),
-            tap_slots: Slots::default(),
-            traces: Traces::default(),
+            linux: Linux {
+                observer,
+                reflection,
+                vlans: super::vlans::Vlans::default(),
+                tunnels,
+                memifs,
+                private,
+                way_back,
+                _send_marks: send_marks,
+                nat,
+                set_marks: Vec::new(),
+                brought_by: std::collections::BTreeMap::new(),
+                is_interface_gone: false,
+            },
+            sa: Sas {
+                source,
+                followed: HashMap::new(),
+                guard,
+                guard_trouble: None,
+                check_at: Instant::now(),
+                shortfalls: super::shortfall::Shortfalls::default(),
+                inner_mtus: InnerMtus::default(),
+                path_mtus,
+                by_sender,
+                sas_followed: 0,
+            },
+            offload: Offload { devices, read_at: Instant::now() },
+            crew: Crew {
+                workers,
+                events,
+                tables,
+                ports,
+                esp_sockets: EspSockets::new(args.unprivileged),
+                private_counters,
+                umem,
+                polling,
+                rate_limits: RateLimits::default(),
+                cores,
+            },
+            shows: Shows {
+                control,
+                _reader: reader,
+                vici,
+                event_log: EventLog::new(),
+                watch: Watch::new(Instant::now()),
+                tap_slots: Slots::default(),
+                traces: Traces::default(),
+                providers,
+                asked: super::asked::Asked::default(),
+                early,
+                early_trouble,
+                commands: Vec::new(),
+            },
+            life: Life {
+                config_path: args.config.config.clone(),
+                reloads: Reloads::new(&args.config.config),
+                ending: None,
+                confinement,
+                terminate,
+                hang_ups,
+                watchdog: Watchdog::of_environment(Instant::now()),
+                past_daemon,
+                retry_at: Instant::now(),
+                started: Instant::now(),
+            },
         };
         if args.unprivileged {
-            daemon.source.want_sockets();
+            daemon.sa.source.want_sockets();
         }
         // These are no news.
-        drop(daemon.source.take_sa_history());
-        daemon.event_log.begin(daemon.source.databases().sas().map(|sa| sa.config.clone()));
+        drop(daemon.sa.source.take_sa_history());
+        daemon
+            .shows
+            .event_log
+            .begin(daemon.sa.source.databases().sas().map(|sa| sa.config.clone()));
         daemon.begin(programs);
         Ok(daemon)
     }

@@ -7,6 +7,8 @@ use outcome::DropReason;
 use tracing::{error, info, warn};
 
 use crate::daemon::Daemon;
+use crate::daemon::sa::Sas;
+use crate::daemon::shows::Shows;
 use crate::paths;
 
 /// How long packets may be between a program and a worker.
@@ -18,16 +20,16 @@ const RELEASE_WAIT: Duration = Duration::from_secs(3);
 impl Daemon {
     /// Ends after workers were lost: nothing is taken from Linux any more; the guard stays.
     pub(in crate::daemon) fn give_up(&mut self) {
-        self.ports.detach();
-        self.memifs.close();
-        self.by_sender.close();
-        self.workers.stop();
+        self.crew.ports.detach();
+        self.linux.memifs.close();
+        self.sa.by_sender.close();
+        self.crew.workers.stop();
     }
 
     /// Gives back to the kernel what was taken over from it, in order and while packets go on.
     fn release(&mut self) {
         let deadline = Instant::now() + RELEASE_WAIT;
-        while !self.source.release() {
+        while !self.sa.source.release() {
             if Instant::now() > deadline {
                 warn!(
                     "not all SAs were handed back in time; the kernel goes on beyond their leases"
@@ -41,16 +43,16 @@ impl Daemon {
             self.follow_policies();
             std::thread::sleep(Duration::from_millis(1));
         }
-        if self.source.is_beside_kernel() {
+        if self.sa.source.is_beside_kernel() {
             // What sockets hold goes on before they are closed.
             std::thread::sleep(DRAIN);
-            let _ = self.workers.drain();
+            let _ = self.crew.workers.drain();
         }
     }
 
     /// Nobody can ask for them any more.
     fn tell_drops(&self) {
-        let all = DropReason::ALL.iter().map(|reason| (reason, self.workers.dropped(*reason)));
+        let all = DropReason::ALL.iter().map(|reason| (reason, self.crew.workers.dropped(*reason)));
         let some = all.filter(|(_, count)| *count > 0);
         let drops: Vec<String> = some.map(|(r, count)| format!("{} {count}", r.name())).collect();
         if !drops.is_empty() {
@@ -62,26 +64,26 @@ impl Daemon {
     /// start, and so do their barriers. If there are none, nothing is left behind.
     pub(in crate::daemon) fn shut_down(mut self) {
         self.release();
-        self.ports.close(&self.workers);
-        self.memifs.close();
-        self.private.tear_down();
-        if let Some(early) = self.early.take() {
+        self.crew.ports.close(&self.crew.workers);
+        self.linux.memifs.close();
+        self.linux.private.tear_down();
+        if let Some(early) = self.shows.early.take() {
             early.tear_down();
         }
-        self.by_sender.close();
-        self.workers.stop();
+        self.sa.by_sender.close();
+        self.crew.workers.stop();
         self.tell_drops();
         if self.is_guarded()
-            && let Err(error) = self.guard.finish()
+            && let Err(error) = self.sa.guard.finish()
         {
             error!("{error}");
         }
-        let databases = self.source.databases();
+        let databases = self.sa.source.databases();
         let (sas, policies) = (databases.sa_count(), databases.policies().len());
-        let standing = self.guard.standing().len();
+        let standing = self.sa.guard.standing().len();
         let is_any = sas + policies > 0 || self.defaults().is_any();
-        let is_kept = !self.source.is_beside_kernel() && is_any;
-        let Daemon { config, source, control, .. } = self;
+        let is_kept = !self.sa.source.is_beside_kernel() && is_any;
+        let Daemon { config, sa: Sas { source, .. }, shows: Shows { control, .. }, .. } = self;
         source.shut_down();
         drop(control);
         if is_kept {

@@ -14,3 +14,35 @@ pub mod vlans;
 pub mod vrfs;
 pub mod way_back;
 pub mod xfrm_interfaces;
+
+use std::collections::BTreeMap;
+
+use mirror::Observer;
+use policy::Marks;
+use steer::SendMarks;
+
+use self::memifs::Memifs;
+use self::nat::Nat;
+use self::private::Private;
+use self::tunnels::Tunnels;
+use self::vlans::Vlans;
+use self::way_back::WayBack;
+
+/// Linux's network state, and what culvert has there.
+pub(super) struct Linux {
+    pub(super) observer: Observer,
+    pub(super) reflection: topology::Reflection,
+    pub(super) vlans: Vlans,
+    pub(super) tunnels: Tunnels,
+    pub(super) memifs: Memifs,
+    pub(super) private: Private,
+    pub(super) way_back: WayBack,
+    /// Tells the marks of what Linux sends, where the kernel can.
+    pub(super) _send_marks: Option<SendMarks>,
+    pub(super) nat: Option<Nat>,
+    /// The marks that SAs set.
+    pub(super) set_marks: Vec<Marks>,
+    /// Linux's own XFRM interfaces by which it takes what their SAs decrypt for this host: indices by `if_id`.
+    pub(super) brought_by: BTreeMap<u32, u32>,
+    pub(super) is_interface_gone: bool,
+}

@@ -13,35 +13,35 @@ use crate::report::Occurrence;
 impl Daemon {
     /// Handles what packet offload devices report, and reads their counters.
     pub(in crate::daemon) fn hear_devices(&mut self) {
-        if !self.devices.borrow().packet.has_sas() {
+        if !self.offload.devices.borrow().packet.has_sas() {
             return;
         }
-        let events = self.devices.borrow_mut().packet.events();
+        let events = self.offload.devices.borrow_mut().packet.events();
         for (sa, event) in events {
             let hard = event == SaEvent::Hard;
-            if let Some(entry) = self.source.databases().sa(&sa) {
+            if let Some(entry) = self.sa.source.databases().sa(&sa) {
                 entry.advance(if hard { SaState::Expired } else { SaState::Dying });
             }
             let spi = spi_text(sa.spi);
-            self.event_log.add(Occurrence::SaLimit { spi, dst: sa.dst, hard });
-            self.source.volume_reached(&sa, hard);
+            self.shows.event_log.add(Occurrence::SaLimit { spi, dst: sa.dst, hard });
+            self.sa.source.volume_reached(&sa, hard);
         }
-        if self.devices_read_at.elapsed() >= TICK {
-            self.devices_read_at = Instant::now();
-            self.source.read_devices();
+        if self.offload.read_at.elapsed() >= TICK {
+            self.offload.read_at = Instant::now();
+            self.sa.source.read_devices();
         }
     }
 
     /// What is in a device behind a port that is down goes (`xfrm_dev_down`).
     pub(in crate::daemon) fn follow_device_ports(&mut self) {
-        let snapshot = self.observer.snapshot();
+        let snapshot = self.linux.observer.snapshot();
         let is_up = |port: &str| snapshot.links().any(|link| link.name == port && link.up);
-        let (sas, policies) = self.devices.borrow().packet.behind_ports_down(is_up);
+        let (sas, policies) = self.offload.devices.borrow().packet.behind_ports_down(is_up);
         if sas.is_empty() && policies.is_empty() {
             return;
         }
         let (sa_count, policy_count) = (sas.len(), policies.len());
         warn!(sas = sa_count, policies = policy_count, "went with the port of their device");
-        self.source.lose(&sas, &policies);
+        self.sa.source.lose(&sas, &policies);
     }
 }

@@ -7,3 +7,14 @@ pub mod devices;
 pub mod packet_devices;
 pub mod placing;
 pub mod rtl_simulation;
+
+use std::time::Instant;
+
+use self::devices::SharedDevices;
+
+/// Offload devices.
+pub(super) struct Offload {
+    pub(super) devices: SharedDevices,
+    /// When the counters of SAs in devices were read.
+    pub(super) read_at: Instant,
+}

@@ -9,30 +9,30 @@ impl Daemon {
     /// Moves the SAs of a device that has failed into software, back those that had asked for it when it works again, and the
     /// busiest ones into devices that are for them.
     pub(in crate::daemon) fn place_sas(&mut self) {
-        if self.devices.borrow().is_empty() || self.source.is_beside_kernel() {
+        if self.offload.devices.borrow().is_empty() || self.sa.source.is_beside_kernel() {
             return;
         }
-        let fallen = self.devices.borrow_mut().fallen();
-        fallen.iter().for_each(|sa| self.source.move_sa(sa, To::Software));
-        let restored = self.devices.borrow_mut().restored();
-        restored.iter().for_each(|(sa, to)| self.source.move_sa(sa, *to));
-        let news = self.devices.borrow_mut().news();
-        news.into_iter().for_each(|news| self.event_log.add(news));
-        if self.devices.borrow().round_in().is_none_or(|due| !due.is_zero()) {
+        let fallen = self.offload.devices.borrow_mut().fallen();
+        fallen.iter().for_each(|sa| self.sa.source.move_sa(sa, To::Software));
+        let restored = self.offload.devices.borrow_mut().restored();
+        restored.iter().for_each(|(sa, to)| self.sa.source.move_sa(sa, *to));
+        let news = self.offload.devices.borrow_mut().news();
+        news.into_iter().for_each(|news| self.shows.event_log.add(news));
+        if self.offload.devices.borrow().round_in().is_none_or(|due| !due.is_zero()) {
             return;
         }
-        let topology = self.tables.topology.load();
+        let topology = self.crew.tables.topology.load();
         let is_local = |addr| topology.is_local_addr(addr);
         // Not those that a device has as a whole.
-        let all = self.source.databases().sas();
+        let all = self.sa.source.databases().sas();
         let sas: Vec<_> = all.filter(|sa| PacketSa::of(sa.esp.session()).is_none()).collect();
-        let moves = self.devices.borrow_mut().round(sas.iter(), |config| {
+        let moves = self.offload.devices.borrow_mut().round(sas.iter(), |config| {
             match (is_local(config.params.src), is_local(config.params.dst)) {
                 (true, false) => Some(SaDirection::Outbound),
                 (false, true) => Some(SaDirection::Inbound),
                 _ => None,
             }
         });
-        moves.iter().for_each(|(sa, to)| self.source.move_sa(sa, *to));
+        moves.iter().for_each(|(sa, to)| self.sa.source.move_sa(sa, *to));
     }
 }

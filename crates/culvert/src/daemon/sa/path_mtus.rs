@@ -18,7 +18,7 @@ pub(in crate::daemon) fn lifetime_ns(config: &PathMtuConfig) -> u64 {
 impl Daemon {
     /// A router says what the path of an SA carries.
     pub(in crate::daemon) fn learn_path_mtu(&mut self, sa: &SaId, dst: IpAddr, mtu: u32) {
-        if !self.config.path_mtu.learn || self.source.databases().sa(sa).is_none() {
+        if !self.config.path_mtu.learn || self.sa.source.databases().sa(sa).is_none() {
             return;
         }
         self.note_path_mtu(dst.into(), dst, mtu);
@@ -40,24 +40,24 @@ impl Daemon {
     }
 
     fn note_path_mtu(&mut self, path: Path, dst: IpAddr, mtu: u32) {
-        let now_ns = self.started.elapsed().as_nanos() as u64;
-        if self.path_mtus.report(path, mtu, now_ns) {
-            self.event_log.add(Occurrence::PathMtu { dst, mtu });
+        let now_ns = self.life.started.elapsed().as_nanos() as u64;
+        if self.sa.path_mtus.report(path, mtu, now_ns) {
+            self.shows.event_log.add(Occurrence::PathMtu { dst, mtu });
             self.wants.path_mtus = true;
         }
     }
 
     /// Paths that have become wider are found out by trying again.
     pub(in crate::daemon) fn forget_path_mtus(&mut self) {
-        let now_ns = self.started.elapsed().as_nanos() as u64;
-        if !self.path_mtus.is_empty() && self.path_mtus.expire(now_ns) {
+        let now_ns = self.life.started.elapsed().as_nanos() as u64;
+        if !self.sa.path_mtus.is_empty() && self.sa.path_mtus.expire(now_ns) {
             self.wants.path_mtus = true;
         }
     }
 
     /// What was learnt under other settings is learnt anew.
     pub(in crate::daemon) fn follow_path_mtu_config(&mut self, next: PathMtuConfig) {
-        self.path_mtus = PathMtuTable::new(lifetime_ns(&next));
+        self.sa.path_mtus = PathMtuTable::new(lifetime_ns(&next));
         self.config.path_mtu = next;
         self.wants.path_mtus = true;
     }

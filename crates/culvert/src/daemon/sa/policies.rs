@@ -19,24 +19,24 @@ type Followed = Option<Arc<PolicyEntry>>;
 impl Daemon {
     /// Policies as they were and as they are, where they changed since the last call.
     pub(in crate::daemon) fn changed_policies(&mut self) -> Vec<(Followed, Followed)> {
-        let changed = self.source.take_changed_policies();
-        let databases = self.source.databases();
+        let changed = self.sa.source.take_changed_policies();
+        let databases = self.sa.source.databases();
         let mut steps = Vec::with_capacity(changed.len());
         for index in changed {
             let new = databases.policy(index).cloned();
             let old = match &new {
-                Some(new) => self.followed.insert(index, Arc::clone(new)),
-                None => self.followed.remove(&index),
+                Some(new) => self.sa.followed.insert(index, Arc::clone(new)),
+                None => self.sa.followed.remove(&index),
             };
-            self.shortfalls.follow(index, new.as_deref());
+            self.sa.shortfalls.follow(index, new.as_deref());
             let (before, after) = configs(&old, &new);
-            self.by_sender.follow_policy(before, after);
-            self.wants.paths |= self.tunnels.follow_policy(before, after);
+            self.sa.by_sender.follow_policy(before, after);
+            self.wants.paths |= self.linux.tunnels.follow_policy(before, after);
             steps.push((old, new));
         }
-        let is_beside_kernel = self.source.is_beside_kernel();
-        let has_tunnel = |id| is_beside_kernel || self.tunnels.ifindex(id).is_some();
-        self.shortfalls.tell(self.observer.snapshot(), has_tunnel, self.wants.paths);
+        let is_beside_kernel = self.sa.source.is_beside_kernel();
+        let has_tunnel = |id| is_beside_kernel || self.linux.tunnels.ifindex(id).is_some();
+        self.sa.shortfalls.tell(self.linux.observer.snapshot(), has_tunnel, self.wants.paths);
         steps
     }
 
@@ -47,20 +47,21 @@ impl Daemon {
         let steps = self.changed_policies();
         self.follow_with_guard(&steps);
         self.follow_inner_mtus(&steps);
-        let snapshot = self.observer.snapshot();
+        let snapshot = self.linux.observer.snapshot();
         if self.wants.paths {
-            let policies = || self.followed.values().map(|p| &p.config);
+            let policies = || self.sa.followed.values().map(|p| &p.config);
             let local: HashSet<IpAddr> = snapshot.addresses().map(|a| a.addr).collect();
-            if self.source.is_beside_kernel() {
+            if self.sa.source.is_beside_kernel() {
                 let vrfs = Vrfs::of(snapshot);
-                self.private.pass_vrfs(!vrfs.is_empty());
-                self.source.set_local(local.clone(), vrfs);
+                self.linux.private.pass_vrfs(!vrfs.is_empty());
+                self.sa.source.set_local(local.clone(), vrfs);
             }
-            let tunnelled = self.tunnels.follow_all_routes(snapshot);
-            let tunnelled = tunnelled.into_iter().chain(self.reflection.segments().prefixes());
-            let steering = self.ports.steering().with(local, policies(), tunnelled);
-            self.ports.steer(steering);
-            self.private.follow(policies(), snapshot, self.tunnels.led());
+            let tunnelled = self.linux.tunnels.follow_all_routes(snapshot);
+            let tunnelled =
+                tunnelled.into_iter().chain(self.linux.reflection.segments().prefixes());
+            let steering = self.crew.ports.steering().with(local, policies(), tunnelled);
+            self.crew.ports.steer(steering);
+            self.linux.private.follow(policies(), snapshot, self.linux.tunnels.led());
             // Of all routes, those that have changed among them.
             self.wants.routes.clear();
             self.wants.paths = false;
@@ -68,31 +69,31 @@ impl Daemon {
         }
         for (old, new) in &steps {
             let (old, new) = configs(old, new);
-            self.ports.steer_policy(old, new);
-            self.private.change(old, new, snapshot, self.tunnels.led());
+            self.crew.ports.steer_policy(old, new);
+            self.linux.private.change(old, new, snapshot, self.linux.tunnels.led());
         }
     }
 
     /// Tells Linux what fits the SAs behind protected destinations. Before routes to new ones are installed.
     pub(in crate::daemon) fn follow_inner_mtus(&mut self, steps: &[(Followed, Followed)]) {
-        let changed_sas = self.source.take_changed_sas();
-        let path = |sa: &esp::Sa| Some(self.tables.sa_mtu(sa)?.outer);
-        let seen = Seen { databases: self.source.databases(), path: &path };
+        let changed_sas = self.sa.source.take_changed_sas();
+        let path = |sa: &esp::Sa| Some(self.crew.tables.sa_mtu(sa)?.outer);
+        let seen = Seen { databases: self.sa.source.databases(), path: &path };
         let steps = steps.iter().filter_map(|(old, new)| {
             let index = new.as_ref().or(old.as_ref())?.config.index;
             Some((index, new.as_ref().map(|policy| &policy.config)))
         });
-        let mut changed = self.inner_mtus.policies_changed(steps, seen);
-        changed.extend(self.inner_mtus.sas_changed(changed_sas, seen));
-        changed.extend(self.inner_mtus.follow_paths(seen));
+        let mut changed = self.sa.inner_mtus.policies_changed(steps, seen);
+        changed.extend(self.sa.inner_mtus.sas_changed(changed_sas, seen));
+        changed.extend(self.sa.inner_mtus.follow_paths(seen));
         if !changed.is_empty() {
-            self.private.set_mtus(changed);
+            self.linux.private.set_mtus(changed);
         }
     }
 
     /// The directions in which packets that no policy is about are blocked.
     pub(in crate::daemon) fn defaults(&self) -> Defaults {
-        let databases = self.source.databases();
+        let databases = self.sa.source.databases();
         Defaults::of(|direction| databases.default_action(direction) != Action::Allow)
     }
 
@@ -100,12 +101,12 @@ impl Daemon {
     /// that blocks has no other way to hold for packets that never come to a worker.
     pub(in crate::daemon) fn is_guarded(&self) -> bool {
         let is_wanted = self.config.guard.enabled || self.defaults().is_any();
-        is_wanted && !self.source.is_beside_kernel()
+        is_wanted && !self.sa.source.is_beside_kernel()
     }
 
     /// What the guard blocks until policies are about it.
     pub(in crate::daemon) fn guarded(&self) -> Vec<policy::Prefix> {
-        match self.config.guard.enabled && !self.source.is_beside_kernel() {
+        match self.config.guard.enabled && !self.sa.source.is_beside_kernel() {
             true => self.config.guard.prefixes.iter().map(|prefix| prefix.0).collect(),
             false => Vec::new(),
         }
@@ -117,14 +118,14 @@ impl Daemon {
             true => self.defaults(),
             false => Defaults::default(),
         };
-        if self.guard.defaults() == defaults {
+        if self.sa.guard.defaults() == defaults {
             return false;
         }
         let blocked: Vec<String> = defaults.directions().map(direction_text).collect();
         info!(blocked = blocked.join(","), "default actions of the policy database");
         // The barriers of policies come and go with them.
         self.wants.guard |= !self.config.guard.enabled;
-        self.guard.set_defaults(defaults);
+        self.sa.guard.set_defaults(defaults);
         true
     }
 
@@ -132,25 +133,25 @@ impl Daemon {
         let has_defaults = self.follow_defaults();
         let result = if !self.is_guarded() {
             // Barriers from before would no longer follow the policies.
-            match self.wants.guard && self.guard.standing().len() > 0 {
-                true => self.guard.clear(),
+            match self.wants.guard && self.sa.guard.standing().len() > 0 {
+                true => self.sa.guard.clear(),
                 false => Ok(()),
             }
         } else if self.wants.guard {
             let prefixes = self.guarded();
-            self.guard.spare(self.config.tunnels.iter().map(|tunnel| tunnel.interface.clone()));
-            self.guard.set(self.followed.values().map(|p| &p.config), &prefixes)
+            self.sa.guard.spare(self.config.tunnels.iter().map(|tunnel| tunnel.interface.clone()));
+            self.sa.guard.set(self.sa.followed.values().map(|p| &p.config), &prefixes)
         } else {
             for (old, new) in steps {
                 let (old, new) = configs(old, new);
-                self.guard.change(old, new);
+                self.sa.guard.change(old, new);
             }
-            let is_due = self.guard.due().is_some_and(|at| at <= Instant::now());
+            let is_due = self.sa.guard.due().is_some_and(|at| at <= Instant::now());
             if is_due || has_defaults || !steps.is_empty() {
-                self.guard.settle()
-            } else if self.check_at <= Instant::now() {
-                self.check_at = Instant::now() + TICK;
-                self.guard.check().map(|gone| {
+                self.sa.guard.settle()
+            } else if self.sa.check_at <= Instant::now() {
+                self.sa.check_at = Instant::now() + TICK;
+                self.sa.guard.check().map(|gone| {
                     if gone {
                         warn!("somebody took the guard away; it stands again");
                     }
@@ -161,13 +162,13 @@ impl Daemon {
         };
         self.wants.guard = false;
         match result {
-            Ok(()) if self.guard.is_complete() => self.guard_trouble = None,
+            Ok(()) if self.sa.guard.is_complete() => self.sa.guard_trouble = None,
             Ok(()) => {}
             Err(error) => {
                 let text = error.to_string();
-                if self.guard_trouble.as_ref() != Some(&text) {
+                if self.sa.guard_trouble.as_ref() != Some(&text) {
                     error!("{text}");
-                    self.guard_trouble = Some(text);
+                    self.sa.guard_trouble = Some(text);
                 }
             }
         }

@@ -32,13 +32,13 @@ impl Daemon {
         let text = match request {
             Request::Status => json(&self.status()),
             Request::Sa { show_keys, spi } => {
-                self.source.read_devices();
+                self.sa.source.read_devices();
                 json(&self.sas(show_keys, spi))
             }
             Request::Policy => json(&self.policies()),
             Request::Port => json(&self.port_rows()),
             Request::Nat { most, all } => {
-                let report = self.nat.as_ref().map(|nat| nat.report(most, all));
+                let report = self.linux.nat.as_ref().map(|nat| nat.report(most, all));
                 json(&report.unwrap_or_default())
             }
             Request::Limits => json(&self.limits()),
@@ -48,18 +48,18 @@ impl Daemon {
             Request::Route => json(&self.routes()),
             Request::Stats => json(&self.stats()),
             Request::Drops => json(&self.drops()),
-            Request::Device => json(&self.devices.borrow().rows()),
+            Request::Device => json(&self.offload.devices.borrow().rows()),
             Request::DeviceReset { device } => {
-                let refused = self.devices.borrow_mut().reset(&device).err();
+                let refused = self.offload.devices.borrow_mut().reset(&device).err();
                 json(&refused.map(|error| Refused { error }))
             }
             Request::DeviceFault { device, fault } => {
-                let refused = self.devices.borrow_mut().set_fault(&device, &fault).err();
+                let refused = self.offload.devices.borrow_mut().set_fault(&device, &fault).err();
                 json(&refused.map(|error| Refused { error }))
             }
             Request::Why(request) => json(&self.why(&request)),
             Request::Reload => json(&self.reload()),
-            Request::Events { after, run } => json(&self.event_log.after(after, run)),
+            Request::Events { after, run } => json(&self.shows.event_log.after(after, run)),
             Request::Capture(request) => match self.capture(&request) {
                 Ok(stream) => return Reply::Stream(Box::new(|client| stream.run(client))),
                 Err(error) => json(&Refused { error }),
@@ -77,27 +77,28 @@ impl Daemon {
     }
 
     fn status(&self) -> Status {
-        let databases = self.source.databases();
-        let troubles: Vec<_> = self.ports.troubles().chain(self.memifs.troubles()).collect();
+        let databases = self.sa.source.databases();
+        let troubles: Vec<_> =
+            self.crew.ports.troubles().chain(self.linux.memifs.troubles()).collect();
         let down = troubles.iter().filter_map(|(port, why)| Some((*port, (*why)?)));
-        let mut warnings: Vec<String> = self.reloads.warnings().collect();
+        let mut warnings: Vec<String> = self.life.reloads.warnings().collect();
         warnings.extend(down.map(|(port, why)| format!("port {port}: {why}")));
-        warnings.extend(self.memifs.states().filter(|p| !p.faults.is_empty()).map(|p| {
+        warnings.extend(self.linux.memifs.states().filter(|p| !p.faults.is_empty()).map(|p| {
             let faults = p.faults.iter().map(|(fault, count)| format!("{fault} {count}"));
             let faults = faults.collect::<Vec<_>>().join(", ");
             format!("port {}: its peers broke the rules of memif: {faults}", p.interface)
         }));
-        let snapshot = self.observer.snapshot();
+        let snapshot = self.linux.observer.snapshot();
         warnings.extend(vlan_entries::warnings(&self.config, snapshot));
-        warnings.extend_from_slice(self.reflection.segments_seen().warnings());
-        warnings.extend(self.esp_sockets.warnings());
-        warnings.extend(self.guard_trouble.clone());
-        warnings.extend(self.guard.warnings());
-        warnings.extend(self.early_trouble.clone());
-        warnings.extend(self.way_back.warnings().cloned());
-        warnings.extend(self.past_daemon.warnings());
-        warnings.extend(self.by_sender.warnings().cloned());
-        if !self.config.guard.enabled && !self.source.is_beside_kernel() {
+        warnings.extend_from_slice(self.linux.reflection.segments_seen().warnings());
+        warnings.extend(self.crew.esp_sockets.warnings());
+        warnings.extend(self.sa.guard_trouble.clone());
+        warnings.extend(self.sa.guard.warnings());
+        warnings.extend(self.shows.early_trouble.clone());
+        warnings.extend(self.linux.way_back.warnings().cloned());
+        warnings.extend(self.life.past_daemon.warnings());
+        warnings.extend(self.sa.by_sender.warnings().cloned());
+        if !self.config.guard.enabled && !self.sa.source.is_beside_kernel() {
             warnings.push(match self.is_guarded() {
                 false => {
                     "guard.enabled = false: if the daemon dies, traffic leaves in clear".into()
@@ -110,7 +111,7 @@ impl Daemon {
             });
         }
         let mut blocked = self.defaults().directions();
-        if self.source.is_beside_kernel() && blocked.any(|way| way == Direction::Out) {
+        if self.sa.source.is_beside_kernel() && blocked.any(|way| way == Direction::Out) {
             warnings.push(
                 "the kernel's default action blocks what leaves: so it refuses to send its own packets \
                  to culvert0, also those that a policy protects; a policy with `action block` of the last \
@@ -118,18 +119,18 @@ impl Daemon {
                     .into(),
             );
         }
-        warnings.extend(self.confinement.warning());
-        warnings.extend(self.workers.plan().warning(self.ports.most_queues()));
-        warnings.extend(self.source.warnings());
+        warnings.extend(self.life.confinement.warning());
+        warnings.extend(self.crew.workers.plan().warning(self.crew.ports.most_queues()));
+        warnings.extend(self.sa.source.warnings());
         let tunnels = self.tunnel_state();
         if tunnels.up > 0 {
             warnings.extend(self.waiting_policies());
         }
-        warnings.extend(self.devices.borrow().warnings());
+        warnings.extend(self.offload.devices.borrow().warnings());
         let has_tunnel = |if_id| self.carries_if_id(if_id);
-        warnings.extend(self.shortfalls.warnings(snapshot, has_tunnel));
+        warnings.extend(self.sa.shortfalls.warnings(snapshot, has_tunnel));
         let local = |addr| snapshot.addresses().any(|a| a.addr == addr);
-        let topology = self.tables.topology.load();
+        let topology = self.crew.tables.topology.load();
         let marked = databases
             .sas()
             .filter(|sa| !sa.config.mark.matches(0) && local(sa.config.params.dst))
@@ -169,19 +170,19 @@ impl Daemon {
             name: self.config.name.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
-            uptime_s: self.started.elapsed().as_secs(),
-            engine: self.providers.to_string(),
+            uptime_s: self.life.started.elapsed().as_secs(),
+            engine: self.shows.providers.to_string(),
             tunnels,
-            connections: self.vici.report(),
+            connections: self.shows.vici.report(),
             sas: databases.sa_count(),
             policies: databases.policies().len(),
-            restored: self.source.restored(),
-            clients: self.source.client_count(),
+            restored: self.sa.source.restored(),
+            clients: self.sa.source.client_count(),
             ports_up: troubles.iter().filter(|(_, why)| why.is_none()).count(),
             ports: troubles.len(),
             ports_by_kind: self.ports_by_kind(),
             default_blocks: self.defaults().directions().map(direction_text).collect(),
-            guard_policies: self.guard.standing().len(),
+            guard_policies: self.sa.guard.standing().len(),
             guard_prefixes: self
                 .guarded()
                 .iter()
@@ -189,50 +190,53 @@ impl Daemon {
                 .collect(),
             guard_blocked: self.kernel_blocked(),
             memory_kib: resident_kib(),
-            buffers_kib: (self.umem.chunks() * self.umem.chunk_len() / 1024) as u64,
-            buffers_pages: self.umem.pages().to_string(),
-            polling: self.polling.to_string(),
-            source: if self.source.is_beside_kernel() { "kernel" } else { "builtin" }.into(),
-            seccomp: self.confinement.to_string(),
-            unprivileged: self.esp_sockets.are_wanted(),
+            buffers_kib: (self.crew.umem.chunks() * self.crew.umem.chunk_len() / 1024) as u64,
+            buffers_pages: self.crew.umem.pages().to_string(),
+            polling: self.crew.polling.to_string(),
+            source: if self.sa.source.is_beside_kernel() { "kernel" } else { "builtin" }.into(),
+            seccomp: self.life.confinement.to_string(),
+            unprivileged: self.crew.esp_sockets.are_wanted(),
             workers: self.worker_rows(),
-            configuration: self.reloads.report(),
+            configuration: self.life.reloads.report(),
             warnings,
         }
     }
 
     fn sas(&self, show_keys: bool, spi: Option<u32>) -> Vec<report::Sa> {
         let mut entries: Vec<_> = self
+            .sa
             .source
             .databases()
             .sas()
             .filter(|sa| spi.is_none_or(|spi| sa.config.params.spi == spi))
             .collect();
         entries.sort_by_key(|sa| (sa.config.added_s, sa.config.generation));
-        let providers = &self.providers;
-        let mut rows: Vec<report::Sa> =
-            entries.iter().map(|sa| sa_row(sa, providers, self.tables.sa_mtu(&sa.esp))).collect();
-        let mut left = self.source.left();
+        let providers = &self.shows.providers;
+        let mut rows: Vec<report::Sa> = entries
+            .iter()
+            .map(|sa| sa_row(sa, providers, self.crew.tables.sa_mtu(&sa.esp)))
+            .collect();
+        let mut left = self.sa.source.left();
         left.retain(|sa| spi.is_none_or(|spi| sa.id.spi == spi));
         rows.extend(left.iter().map(left::row));
         let ends = entries.iter().map(|sa| (sa.config.id(), sa.config.params.src));
         let ends = ends.chain(left.iter().map(|sa| (sa.id, sa.src)));
         for (row, (id, src)) in rows.iter_mut().zip(ends) {
             row.direction = self.direction(src, id.dst);
-            let packet = &mut self.devices.borrow_mut().packet;
+            let packet = &mut self.offload.devices.borrow_mut().packet;
             if let Some((direction, live, _)) = packet.live(&id, wall_s()) {
                 match direction {
                     SaDirection::Outbound => row.sent_seq = live.number,
                     SaDirection::Inbound => (row.sent_seq, row.received_seq) = (0, live.number),
                 }
             }
-            if let Some(limits) = self.source.limits_of(&id) {
+            if let Some(limits) = self.sa.source.limits_of(&id) {
                 lifetimes::tell(row, &limits);
             }
         }
         if show_keys {
             for (row, sa) in rows.iter_mut().zip(&entries) {
-                row.keys = self.source.keys_of(&sa.config.id()).map(|keys| {
+                row.keys = self.sa.source.keys_of(&sa.config.id()).map(|keys| {
                     let hex = |b: &[u8]| b.iter().map(|x| format!("{x:02x}")).collect::<String>();
                     [("cipher", &keys.cipher), ("salt", &keys.salt), ("auth", &keys.auth)]
                         .into_iter()
@@ -247,7 +251,7 @@ impl Daemon {
 
     /// Which way an SA's packets go, by its ends.
     pub(in crate::daemon) fn direction(&self, src: IpAddr, dst: IpAddr) -> Option<String> {
-        let topology = self.tables.topology.load();
+        let topology = self.crew.tables.topology.load();
         match (topology.is_local_addr(src), topology.is_local_addr(dst)) {
             (false, true) => Some("in".into()),
             (true, false) => Some("out".into()),
@@ -256,19 +260,19 @@ impl Daemon {
     }
 
     fn policies(&self) -> Vec<report::Policy> {
-        let mut entries: Vec<_> = self.source.databases().policies().collect();
+        let mut entries: Vec<_> = self.sa.source.databases().policies().collect();
         // As they are asked.
         entries.sort_by_key(|p| {
             let config = &p.config;
             (config.direction, config.flags.device.is_none(), config.priority, config.index)
         });
-        let devices = self.devices.borrow();
+        let devices = self.offload.devices.borrow();
         let name = |ifindex| self.name_of(ifindex);
         let has_tunnel = |if_id| self.carries_if_id(if_id);
         entries
             .into_iter()
             .map(|p| report::Policy {
-                why: self.source.why_left(p.config.index),
+                why: self.sa.source.why_left(p.config.index),
                 device: p.config.flags.device.and_then(|number| devices.packet.name(number)),
                 ..policy_row(p, name, has_tunnel, self.has_sas(&p.config))
             })
@@ -277,7 +281,7 @@ impl Daemon {
 
     /// What is said of an argument that names no interface.
     pub(in crate::daemon) fn no_such_interface(&self, argument: &str, name: &str) -> String {
-        let links = self.observer.snapshot().links();
+        let links = self.linux.observer.snapshot().links();
         let names: Vec<String> = links.map(|link| link.name.clone()).collect();
         let near = nearest(name, names.iter().map(String::as_str));
         let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
@@ -286,7 +290,7 @@ impl Daemon {
 
     /// The name of an interface.
     pub(in crate::daemon) fn name_of(&self, ifindex: u32) -> String {
-        let link = self.observer.snapshot().link(ifindex);
+        let link = self.linux.observer.snapshot().link(ifindex);
         link.map_or_else(|| format!("#{ifindex} (gone)"), |link| link.name.clone())
     }
 
@@ -297,17 +301,17 @@ impl Daemon {
             && policy.action == Action::Allow
             && policy.templates.iter().any(|template| !template.optional)
             && OutboundKey::of_policy(policy).is_some();
-        is_asked.then(|| self.source.databases().protecting(policy).is_some())
+        is_asked.then(|| self.sa.source.databases().protecting(policy).is_some())
     }
 
     /// Whether what policies with an `if_id` ask for is carried out: by a tunnel interface, or by the kernel
     /// where it owns them.
     pub(in crate::daemon) fn carries_if_id(&self, if_id: u32) -> bool {
-        self.source.is_beside_kernel() || self.tunnels.ifindex(if_id).is_some()
+        self.sa.source.is_beside_kernel() || self.linux.tunnels.ifindex(if_id).is_some()
     }
 
     fn worker_rows(&self) -> Vec<report::Worker> {
-        let plan = self.workers.plan();
+        let plan = self.crew.workers.plan();
         let rows = plan.workers.iter().enumerate();
         rows.map(|(worker, cpu)| report::Worker {
             worker,
@@ -318,8 +322,8 @@ impl Daemon {
     }
 
     fn ports_by_kind(&self) -> BTreeMap<String, Vec<String>> {
-        let ports = self.ports.working_kinds();
-        let memifs = self.memifs.states().filter(|p| p.state == "up");
+        let ports = self.crew.ports.working_kinds();
+        let memifs = self.linux.memifs.states().filter(|p| p.state == "up");
         let mut by_kind: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (interface, kind) in ports.chain(memifs.map(|p| (p.interface, "memif"))) {
             by_kind.entry(kind.into()).or_default().push(interface.into());
@@ -328,8 +332,8 @@ impl Daemon {
     }
 
     fn port_rows(&self) -> Vec<report::Port> {
-        let snapshot = self.observer.snapshot();
-        let workers = self.workers.count();
+        let snapshot = self.linux.observer.snapshot();
+        let workers = self.crew.workers.count();
         let row = |interface: &str, kind: &str, state, mode, passed, stats: Vec<io::PortStats>| {
             let link = snapshot.link_by_name(interface);
             let mac = link.and_then(|l| l.mac).map_or_else(|| "-".into(), mac_text);
@@ -357,6 +361,7 @@ impl Daemon {
             }
         };
         let mut rows: Vec<_> = self
+            .crew
             .ports
             .states()
             .map(|p| report::Port {
@@ -366,17 +371,17 @@ impl Daemon {
                 ..row(p.interface, p.kind, p.state, p.mode, p.passed, p.stats)
             })
             .collect();
-        rows.extend(self.memifs.states().map(|p| {
+        rows.extend(self.linux.memifs.states().map(|p| {
             let (state, mode) = (p.state.to_owned(), p.mode.to_owned());
             let row = row(p.interface, "memif", state, mode, p.passed, p.stats);
             let faults = p.faults.into_iter().map(|(fault, count)| (fault.to_owned(), count));
             report::Port { faults: faults.chain(row.faults).collect(), ..row }
         }));
-        rows.extend(self.esp_sockets.states().map(|(name, stats)| {
+        rows.extend(self.crew.esp_sockets.states().map(|(name, stats)| {
             row(&name, "udp", "up".into(), "ESP in UDP".into(), 0, vec![stats])
         }));
         let is_port = |name: &str| rows.iter().any(|row| row.interface == name);
-        let vlans: Vec<_> = self.vlans.states(snapshot, &self.config.vlans, is_port);
+        let vlans: Vec<_> = self.linux.vlans.states(snapshot, &self.config.vlans, is_port);
         rows.extend(vlans.into_iter().map(|vlan| {
             let ids: Vec<String> = vlan.ids.iter().rev().map(u16::to_string).collect();
             let mode = format!("VLAN {} of {}{}", ids.join(" in "), vlan.port, vlan.priorities);
@@ -389,9 +394,9 @@ impl Daemon {
                 ..row(&vlan.link.name, "vlan", vlan.state, mode, 0, Vec::new())
             }
         }));
-        let private = self.private_counters.iter().map(|counters| counters.read()).collect();
+        let private = self.crew.private_counters.iter().map(|counters| counters.read()).collect();
         rows.push(row(&self.config.tun.interface, "tun", "up".into(), "vnet".into(), 0, private));
-        rows.extend(self.tunnels.states().map(|(config, ifindex, stats)| {
+        rows.extend(self.linux.tunnels.states().map(|(config, ifindex, stats)| {
             let state = match snapshot.link(ifindex) {
                 Some(link) if link.up => "up",
                 Some(_) => "down: set the interface up",
@@ -406,7 +411,7 @@ impl Daemon {
     }
 
     fn routes(&self) -> Routes {
-        let snapshot = self.observer.snapshot();
+        let snapshot = self.linux.observer.snapshot();
         let name = |ifindex: u32| {
             snapshot.link(ifindex).map_or_else(|| ifindex.to_string(), |l| l.name.clone())
         };
@@ -442,33 +447,35 @@ impl Daemon {
                 state: format!("{:?}", n.state).to_lowercase(),
             })
             .collect();
-        let segments = self.reflection.segments_seen().rows().to_vec();
+        let segments = self.linux.reflection.segments_seen().rows().to_vec();
         Routes { rules, routes, neighbours, segments }
     }
 
     fn stats(&self) -> Stats {
         // The counters balance between two bursts, not inside one.
-        let mut totals = self.workers.totals();
+        let mut totals = self.crew.workers.totals();
         for _ in 0..SETTLE_ATTEMPTS {
             if totals.balance() == 0 {
                 break;
             }
             std::thread::sleep(SETTLE_PAUSE);
-            totals = self.workers.totals();
+            totals = self.crew.workers.totals();
         }
-        let by_worker: Vec<_> = self.workers.counters().map(|c| stats(c.totals(), [c])).collect();
-        Stats { by_worker, ..stats(totals, self.workers.counters()) }
+        let by_worker: Vec<_> =
+            self.crew.workers.counters().map(|c| stats(c.totals(), [c])).collect();
+        Stats { by_worker, ..stats(totals, self.crew.workers.counters()) }
     }
 
     fn drops(&self) -> Drops {
         let drops = DropReason::ALL.iter();
-        let drops = drops.map(|reason| (reason.name().to_owned(), self.workers.dropped(*reason)));
+        let drops =
+            drops.map(|reason| (reason.name().to_owned(), self.crew.workers.dropped(*reason)));
         Drops { drops: drops.collect(), kernel: self.kernel_blocked() }
     }
 
     /// What the guard's policies in the kernel have blocked, as far as Linux tells.
     fn kernel_blocked(&self) -> BTreeMap<String, u64> {
-        match self.guard.policies() {
+        match self.sa.guard.policies() {
             0 => BTreeMap::new(),
             _ => kernel_blocks::read(),
         }

@@ -22,7 +22,7 @@ impl Daemon {
                 Occurrence::RateRestored { spi, dst }
             }
         };
-        self.event_log.add(occurrence);
+        self.shows.event_log.add(occurrence);
     }
 }
 

@@ -45,13 +45,13 @@ fn changed(entry: &LimitConfig, set: &LimitSet) -> Result<LimitConfig, String> {
 impl Daemon {
     /// The rules about rates, as of now.
     pub(in crate::daemon) fn rate_rules(&mut self) -> Arc<RateRules> {
-        let at = (self.workers.count(), self.workers.now_ns());
-        self.rate_limits.follow(&self.config.limits, self.observer.snapshot(), at)
+        let at = (self.crew.workers.count(), self.crew.workers.now_ns());
+        self.crew.rate_limits.follow(&self.config.limits, self.linux.observer.snapshot(), at)
     }
 
     /// `culvert limit show`.
     pub(in crate::daemon) fn limits(&self) -> Vec<Limit> {
-        self.rate_limits.report(self.workers.now_ns())
+        self.crew.rate_limits.report(self.crew.workers.now_ns())
     }
 
     /// `culvert limit set`: until the next reload.

@@ -101,7 +101,7 @@ fn missing(evidence: &Evidence) -> (String, String) {
 impl Daemon {
     /// Whether there are tunnels.
     pub(in crate::daemon) fn tunnel_state(&self) -> TunnelState {
-        let databases = self.source.databases();
+        let databases = self.sa.source.databases();
         let mut ends = HashSet::new();
         for sa in databases.sas() {
             let (config, params) = (&sa.config, &sa.config.params);
@@ -110,8 +110,8 @@ impl Daemon {
                 ends.insert((params.src, params.dst, config.reqid, config.if_id, mark));
             }
         }
-        let negotiations = self.source.negotiations();
-        let is_beside_kernel = self.source.is_beside_kernel();
+        let negotiations = self.sa.source.negotiations();
+        let is_beside_kernel = self.sa.source.is_beside_kernel();
         let state = TunnelState {
             up: ends.len(),
             has_ike: is_beside_kernel || negotiations.has_ike,
@@ -128,8 +128,8 @@ impl Daemon {
         let (why, next) = missing(&Evidence {
             instance: self.config.name.clone(),
             is_beside_kernel,
-            left_to_kernel: self.source.left().len(),
-            clients: self.source.client_count(),
+            left_to_kernel: self.sa.source.left().len(),
+            clients: self.sa.source.client_count(),
             negotiations,
             policies: databases.policies().filter(|p| protects(&p.config)).count(),
             asked,
@@ -151,8 +151,8 @@ impl Daemon {
 
     /// Policies that have no SAs, in words, with how long ago these were asked for.
     fn asked_in_vain(&self) -> impl Iterator<Item = (String, Duration)> {
-        let databases = self.source.databases();
-        self.asked.iter().filter_map(move |(index, ago)| {
+        let databases = self.sa.source.databases();
+        self.shows.asked.iter().filter_map(move |(index, ago)| {
             let policy = databases.policy(index)?;
             let is_without = self.has_sas(&policy.config) == Some(false);
             is_without
@@ -162,12 +162,12 @@ impl Daemon {
 
     /// Forgets what was asked for and has come, or is wanted by no policy any more.
     pub(in crate::daemon) fn forget_answered(&mut self) {
-        let mut asked = std::mem::take(&mut self.asked);
-        let databases = self.source.databases();
+        let mut asked = std::mem::take(&mut self.shows.asked);
+        let databases = self.sa.source.databases();
         asked.retain(|index| {
             databases.policy(index).is_some_and(|p| self.has_sas(&p.config) != Some(true))
         });
-        self.asked = asked;
+        self.shows.asked = asked;
     }
 }
 

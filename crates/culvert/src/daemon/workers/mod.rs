@@ -9,4 +9,29 @@ pub mod rate_limits;
 pub mod set;
 pub mod steering;
 
+use std::sync::Arc;
+
+use dataplane::{EventReceiver, Polling, Tables};
+use io::{PortCounters, Umem};
+
+use self::esp_sockets::EspSockets;
+use self::ports::Ports;
+use self::rate_limits::RateLimits;
+
 pub use self::set::{ChangeError, Death, Kit, Workers, WorkersError};
+
+/// Workers, and what they are given.
+pub(super) struct Crew {
+    pub(super) workers: Workers,
+    pub(super) events: EventReceiver,
+    pub(super) tables: Arc<Tables>,
+    pub(super) ports: Ports,
+    pub(super) esp_sockets: EspSockets,
+    /// One for each queue of the private interface.
+    pub(super) private_counters: Vec<Arc<PortCounters>>,
+    pub(super) umem: Umem,
+    pub(super) polling: Polling,
+    pub(super) rate_limits: RateLimits,
+    /// The cores that there were at the start, before any thread was pinned.
+    pub(super) cores: Vec<usize>,
+}

@@ -29,7 +29,7 @@ use crate::report::{CaptureRequest, FlowsRequest, Network, PacketFilter};
 impl Daemon {
     /// Begins a capture.
     pub(in crate::daemon) fn capture(&self, request: &CaptureRequest) -> Result<Stream, String> {
-        let slot = self.tap_slots.take()?;
+        let slot = self.shows.tap_slots.take()?;
         let config = TapConfig {
             filter: self.filter(&request.filter)?,
             snap_len: request.snap_len as usize,
@@ -37,37 +37,38 @@ impl Daemon {
             explains: false,
         };
         let until = request.seconds.map(|s| Instant::now() + Duration::from_secs(s));
-        let reader = self.workers.tap(&config);
+        let reader = self.crew.workers.tap(&config);
         Ok(Stream::new(reader, slot, self.interface_names(), request, until))
     }
 
     /// Begins to count flows.
     pub(in crate::daemon) fn flows(&self, request: &FlowsRequest) -> Result<Counting, String> {
-        let slot = self.tap_slots.take()?;
+        let slot = self.shows.tap_slots.take()?;
         let filter = self.filter(&request.filter)?;
         let config = TapConfig { filter, snap_len: flows::SNAP_LEN, limit: None, explains: false };
-        Ok(Counting::new(self.workers.tap(&config), slot, request))
+        Ok(Counting::new(self.crew.workers.tap(&config), slot, request))
     }
 
     /// A tap that explains.
     fn explaining_tap(&self, filter: &PacketFilter, count: u64) -> Result<TapReader, String> {
         let filter = self.filter(filter)?;
         let limit = Some(count);
-        Ok(self.workers.tap(&TapConfig { filter, snap_len: SNAP_LEN, limit, explains: true }))
+        Ok(self.crew.workers.tap(&TapConfig { filter, snap_len: SNAP_LEN, limit, explains: true }))
     }
 
     /// The names of interfaces; 0 is the private one, as in records.
     fn interface_names(&self) -> HashMap<u32, String> {
-        let links = self.observer.snapshot().links().map(|link| (link.index, link.name.clone()));
+        let links =
+            self.linux.observer.snapshot().links().map(|link| (link.index, link.name.clone()));
         links.chain([(0, self.config.tun.interface.clone())]).collect()
     }
 
     /// What is asked, as workers compare it.
     fn filter(&self, asked: &PacketFilter) -> Result<Filter, String> {
         let index = |name: &String| {
-            let link = self.observer.snapshot().link_by_name(name).map(|link| link.index);
+            let link = self.linux.observer.snapshot().link_by_name(name).map(|link| link.index);
             match link {
-                Some(index) if index == self.private.ifindex() => Ok(0),
+                Some(index) if index == self.linux.private.ifindex() => Ok(0),
                 Some(index) => Ok(index),
                 None => Err(self.no_such_interface("--interface", name)),
             }
@@ -75,7 +76,7 @@ impl Daemon {
         let interfaces = asked.interfaces.iter().map(index).collect::<Result<_, _>>()?;
         let policy = match asked.policy {
             Some(index) => {
-                let policy = self.source.databases().policy(index).ok_or_else(|| {
+                let policy = self.sa.source.databases().policy(index).ok_or_else(|| {
                     format!("--policy {index}: there is no such policy; `culvert policy` lists them (INDEX)")
                 })?;
                 let reqids = policy.config.templates.iter().map(|template| template.reqid);

@@ -21,15 +21,15 @@ impl Daemon {
     }
 
     fn begin_trace(&mut self, filter: &PacketFilter, count: u64) -> Result<Trace, String> {
-        let slot = self.tap_slots.take()?;
+        let slot = self.shows.tap_slots.take()?;
         let reader = self.explaining_tap(filter, count)?;
         let (names, asked) = (self.interface_names(), Instant::now());
         let running = Running { reader, left: count, names, asked, _slot: slot };
-        Ok(Trace { trace: self.traces.add(running), ..Trace::default() })
+        Ok(Trace { trace: self.shows.traces.add(running), ..Trace::default() })
     }
 
     fn next_of_trace(&mut self, trace: u64) -> Result<Trace, String> {
-        let running = self.traces.take(trace);
+        let running = self.shows.traces.take(trace);
         let mut running = running.ok_or("this trace is over: nobody has asked for it lately")?;
         let mut packets = Vec::new();
         let mut is_over = false;
@@ -54,7 +54,7 @@ impl Daemon {
         is_over |= running.left == 0;
         if !is_over {
             running.asked = Instant::now();
-            self.traces.put_back(trace, running);
+            self.shows.traces.put_back(trace, running);
         }
         Ok(Trace { trace, packets, is_over })
     }

@@ -40,7 +40,7 @@ pub fn stopped(answer: Why, barred: Option<Barred>) -> Why {
 impl Daemon {
     /// The kernel's barrier that stops a packet which Linux gets as it came, if one does.
     pub(super) fn barred_as_received(&self, h: &Headers) -> Option<Barred> {
-        match self.tables.topology.load().is_local_addr(h.dst) {
+        match self.crew.tables.topology.load().is_local_addr(h.dst) {
             true => self.barred(h, Ends::Local, &[Direction::In], 0),
             false => self.barred(h, Ends::Forwarded, &[Direction::Forward, Direction::Out], 0),
         }
@@ -64,7 +64,7 @@ impl Daemon {
             return None;
         }
         ways.iter().find_map(|way| {
-            let barrier = self.guard.met(*way, mark, |selector| selector.matches(h))?;
+            let barrier = self.sa.guard.met(*way, mark, |selector| selector.matches(h))?;
             if barrier.effect() != Effect::Block {
                 return None;
             }

@@ -65,9 +65,9 @@ impl Daemon {
         if reason != DropReason::InCleartext {
             return None;
         }
-        let databases = self.source.databases();
+        let databases = self.sa.source.databases();
         let policy = databases.policy(index?)?;
-        let topology = self.tables.topology.load();
+        let topology = self.crew.tables.topology.load();
         let sa = databases.sas().filter(|sa| {
             let templates = &policy.config.templates;
             sa.state().is_usable()

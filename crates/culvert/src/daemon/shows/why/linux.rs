@@ -37,7 +37,7 @@ pub struct Stays {
 impl Daemon {
     /// Follows a packet through Linux, by its tables with culvert's rules and routes, and by the guard.
     pub(super) fn through_linux(&self, h: &Headers, sender: Sender, mark: u32) -> Through {
-        let topology = self.tables.topology.load();
+        let topology = self.crew.tables.topology.load();
         if topology.is_local_addr(h.dst) {
             let barred = match sender {
                 // By the loopback, which no policy is for.
@@ -62,8 +62,8 @@ impl Daemon {
         let is_ike = sender == Sender::Host
             && h.protocol == protocol::UDP
             && IKE_PORTS.iter().any(|port| [h.src_port, h.dst_port].contains(port));
-        if let Some(led) = self.private.leads(h.dst, mark, is_ike) {
-            let to = self.name_of(self.private.ifindex());
+        if let Some(led) = self.linux.private.leads(h.dst, mark, is_ike) {
+            let to = self.name_of(self.linux.private.ifindex());
             let prefix = format!("{}/{}", led.addr, led.len);
             let step = text::step("Linux", format!("a route to {prefix} leads it to {to}"));
             return Through::Comes(Came::Linux { tunnel: 0, mark }, vec![step]);

@@ -81,7 +81,7 @@ impl Daemon {
     /// True of IKE between this host and a peer. With UDP's port 4500 it is IKE too: what is asked about begins with the
     /// non-ESP marker (RFC 3948 §2.2).
     fn is_key_exchange(&self, h: &Headers) -> bool {
-        let topology = self.tables.topology.load();
+        let topology = self.crew.tables.topology.load();
         let is_own = topology.is_local_addr(h.src) || topology.is_local_addr(h.dst);
         let ends = if is_own { Ends::Local } else { Ends::Forwarded };
         let is_natt = IKE_PORTS.iter().any(|port| [h.src_port, h.dst_port].contains(port));
@@ -92,7 +92,7 @@ impl Daemon {
     pub(in crate::daemon) fn ask(&self, probe: Probe) -> Result<(usize, Explanation), String> {
         let mut worker = 0;
         for _ in 0..MOST_ASKED {
-            let explanation = self.workers.explain(worker, probe.clone());
+            let explanation = self.crew.workers.explain(worker, probe.clone());
             let explanation = explanation.ok_or("a worker did not answer in time: ask again")?;
             match explanation.fate {
                 Fate::HandedOver { to } => worker = to,
@@ -108,7 +108,8 @@ impl Daemon {
         if let Some(spi) = spi {
             return self.decrypted(*spi).map(|(came, how)| (came, None, how));
         }
-        let (snapshot, topology) = (self.observer.snapshot(), self.tables.topology.load());
+        let (snapshot, topology) =
+            (self.linux.observer.snapshot(), self.crew.tables.topology.load());
         let from_linux = |tunnel, how: String| (Came::Linux { tunnel, mark: *mark }, how);
         let ifindex = match interface {
             Some(name) => {
@@ -137,7 +138,7 @@ impl Daemon {
             Some(i) if i.binding.is_some() => {
                 from_linux(ifindex, format!("from Linux, by tunnel interface {name}"))
             }
-            _ if ifindex == self.private.ifindex() => {
+            _ if ifindex == self.linux.private.ifindex() => {
                 from_linux(0, format!("from Linux, by {name}"))
             }
             Some(i) if i.port.is_some() => {
@@ -152,8 +153,8 @@ impl Daemon {
     }
 
     fn decrypted(&self, spi: u32) -> Result<(Came, String), String> {
-        let topology = self.tables.topology.load();
-        let databases = self.source.databases();
+        let topology = self.crew.tables.topology.load();
+        let databases = self.sa.source.databases();
         let mut sas = databases.sas().filter(|sa| sa.config.params.spi == spi);
         let inbound = sas.find(|sa| topology.is_local_addr(sa.config.params.dst));
         let Some(sa) = inbound else {
@@ -170,11 +171,11 @@ impl Daemon {
     /// Whether the steering program of a port takes the packet, in words too.
     fn steered(&self, came: &Came, h: &Headers) -> Option<(WhyStep, bool)> {
         let Came::Port { ifindex } = came else { return None };
-        let is_local = self.tables.topology.load().is_local_addr(h.dst);
+        let is_local = self.crew.tables.topology.load().is_local_addr(h.dst);
         let is_ipsec = [protocol::ESP, protocol::AH].contains(&h.protocol);
-        let (answer, is_taken) = match self.ports.taken_by(h.dst) {
+        let (answer, is_taken) = match self.crew.ports.taken_by(h.dst) {
             _ if is_local && is_ipsec => ("taken, if an SA has its SPI".into(), true),
-            _ if self.nat.as_ref().is_some_and(|nat| nat.takes(h)) => {
+            _ if self.linux.nat.as_ref().is_some_and(|nat| nat.takes(h)) => {
                 ("taken: of a connection that Linux translates".into(), true)
             }
             Some(prefix) => (format!("taken: a policy is about {prefix}"), true),
@@ -185,7 +186,7 @@ impl Daemon {
     }
 
     fn sa(&self, id: &SaId) -> Option<std::sync::Arc<SaEntry<esp::Sa>>> {
-        self.source.databases().sa(id)
+        self.sa.source.databases().sa(id)
     }
 }
 

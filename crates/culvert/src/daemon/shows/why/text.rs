@@ -239,7 +239,7 @@ impl Daemon {
             PolicySays::Allowed => "it is let in".into(),
             PolicySays::Refused(reason) => format!("refused ({})", reason.name()),
         };
-        let databases = self.source.databases();
+        let databases = self.sa.source.databases();
         let Some(policy) = index.and_then(|index| databases.policy(index)) else {
             let marks = match (marks.mark, marks.if_id) {
                 (0, 0) => String::new(),
