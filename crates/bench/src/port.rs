@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use io::{Burst, FramePool, Packet, Port, PortCounters, PortError};
 
-/// The wire's end: what is to be received, and what was sent.
+/// The wire's end: packets to be received, and packets that were sent.
 #[derive(Clone, Default)]
 pub(crate) struct Wire(Arc<Mutex<Lists>>);
 

@@ -104,7 +104,7 @@ impl Timed {
         Ok(())
     }
 
-    /// Adds a piece: to what was quiet the quiet ones, and to what was not all until there is a quiet one.
+    /// Adds a piece. Quiet pieces are summed apart; others count until there is a quiet one.
     fn add(&mut self, piece: Timed, is_quiet: bool) {
         if self.is_quiet && !is_quiet {
             return;

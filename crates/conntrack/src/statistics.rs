@@ -29,7 +29,7 @@ pub fn ask_refusals() -> Vec<u8> {
 }
 
 impl Statistics {
-    /// Adds what a datagram says; what is of another kind or unsound is left out.
+    /// Adds the counts of a datagram. Messages of another kind, and unsound ones, are left out.
     pub fn add(&mut self, datagram: &[u8]) {
         for (kind, message) in answers(datagram) {
             let all = attributes(message).filter_map(|(name, value)| Some((name, be32(value)?)));

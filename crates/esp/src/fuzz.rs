@@ -71,7 +71,7 @@ pub fn seal(data: &[u8]) {
 /// first byte chooses the SA.
 ///
 /// # Panics
-/// When what is handed out does not lie inside the packet, or is not what was put in.
+/// When a result does not lie inside the packet, or is not the packet that was put in.
 pub fn ah(data: &[u8]) {
     let Some((choice, packet)) = data.split_first() else { return };
     let Ok(h) = parse_ip(packet) else { return };
@@ -112,7 +112,7 @@ pub fn ah(data: &[u8]) {
 /// and becomes itself again. The first byte chooses the SA.
 ///
 /// # Panics
-/// When what is handed out does not lie inside the buffer, or is not what was put in.
+/// When a result does not lie inside the buffer, or is not the packet that was put in.
 pub fn ipcomp(data: &[u8]) {
     let Some((choice, packet)) = data.split_first() else { return };
     let Ok(h) = parse_ip(packet) else { return };

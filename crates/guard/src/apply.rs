@@ -73,7 +73,7 @@ impl Guard {
         }
     }
 
-    /// Carries out what was touched, and what follows from what is refused.
+    /// Carries out all touched barriers, and the consequences of refusals.
     pub(crate) fn apply(&mut self, again: bool, sweeps: bool) -> Result<(), GuardError> {
         let mut course = Course::default();
         let refused = self.refusals.all().map(|refusal| refusal.barrier.identity());
@@ -353,7 +353,7 @@ impl Guard {
         }
     }
 
-    /// Says what is left undone, and when it is tried again; strikes from the list what is gone.
+    /// Logs the steps left undone, and when they are tried again; strikes removed barriers from the list.
     fn conclude(&mut self, course: &mut Course) {
         if !self.refusals.is_by_policy() && !self.netfilter.owes() {
             // There is nothing that it would be needed for.

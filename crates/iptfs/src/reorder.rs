@@ -120,7 +120,7 @@ impl<T> Window<T> {
         given_up
     }
 
-    /// Moves the window up to a number: what waits is delivered, what is missing given up.
+    /// Moves the window up to a number: payloads that wait are delivered, missing ones given up.
     fn give_up_to(&mut self, to: u64, deliver: &mut impl FnMut(u64, T)) -> u64 {
         let mut given_up = 0;
         while let Some(next) = self.next.filter(|next| *next < to) {
@@ -133,7 +133,7 @@ impl<T> Window<T> {
         given_up
     }
 
-    /// Delivers what is in order now; what is missing behind it is waited for from now on.
+    /// Delivers the payloads that are in order now. The wait for a missing one behind them begins.
     fn deliver_ready(&mut self, now_ns: u64, deliver: &mut impl FnMut(u64, T)) {
         while let Some(next) = self.next
             && self.count > 0

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use crate::sync::{AcqRel, Acquire, AtomicU64, Release};
 
-/// The word. Each change is a read-modify-write: what one home wrote happens before what the next reads.
+/// The word. Each change is a read-modify-write: writes of one home happen before reads of the next.
 #[derive(Debug)]
 pub(crate) struct Home(AtomicU64);
 

@@ -4,7 +4,7 @@ use crate::Colour;
 use crate::colour::Which;
 use crate::sync::{AtomicU64, Relaxed};
 
-/// One worker's side of a limiter: what it has leased, and what it has counted. One writer; anyone may read.
+/// One worker's side of a limiter: its leased tokens and its counts. One writer; any thread may read.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Lane {

@@ -151,7 +151,7 @@ impl Path {
         self.rest.leaf()
     }
 
-    /// Where a packet of the worker is to pass; none if it is where it is, as workers lease tokens.
+    /// Home worker of the limiter. `None`: tokens are leased, any worker may take them.
     ///
     /// # Panics
     /// If the worker's number is not below 255.

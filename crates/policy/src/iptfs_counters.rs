@@ -59,7 +59,7 @@ counters! {
     bits_per_s, "bits-per-second";
     /// Outbound: the round-trip time, in microseconds; 0 before it is known.
     rtt_us, "rtt-us";
-    /// The loss event rate in millionths: inbound of what comes, outbound of what leaves as the other end reports it.
+    /// The loss event rate in millionths: inbound of arriving payloads, outbound of sent ones as the other end reports it.
     lost_ppm, "lost-ppm";
     /// Outbound: 1 while the circuit breaker is open.
     is_broken, "broken";

@@ -22,7 +22,7 @@ impl<S> Reader<S> {
     /// 1. The content must match each SA's own selector, and each SA be of the packet's XFRM interface.
     /// 2. Without a policy: a packet from a tunnel is refused, and any packet if the default is to
     ///    block.
-    /// 3. The policy must not block, for what it says or for what cannot be told of packets.
+    /// 3. The policy must not block, by its action or because packets cannot be matched.
     /// 4. One that is left to Linux ([`Action::Leave`]) allows cleartext, which Linux then judges, and nothing
     ///    that was decrypted, which Linux could not.
     /// 5. Every template that is not optional must have been applied, in the order of the templates, and

@@ -128,7 +128,7 @@ impl List {
         List { policies: Vec::new() }
     }
 
-    /// Tunnel number `i`: what leaves under a selector, and what comes back.
+    /// Tunnel number `i`: policies for packets that leave under a selector, and for those that come back.
     fn tunnel(&mut self, i: u32, out: &Selector) {
         let (here, peer) = (addr(GATEWAY), addr(PEERS + i));
         for (direction, selector) in ways(out) {
@@ -146,7 +146,7 @@ impl List {
         }
     }
 
-    /// A policy without tunnel, for what leaves and for what comes back.
+    /// A policy without tunnel, for packets that leave and for those that come back.
     fn each_way(&mut self, action: Action, class: u32, out: &Selector) {
         for (direction, selector) in ways(out) {
             self.push(direction, selector, action, Vec::new(), class);
@@ -253,7 +253,7 @@ const PEERS: u32 = 0x1400_0000;
 /// Where nobody is: 192.88.0.0/16.
 const STRANGERS: u32 = 0xc058_0000;
 
-/// Classes of priorities: what passes, what tunnels, what is left.
+/// Classes of priorities: policies that pass, those of tunnels, the rest.
 const PASS: u32 = 200_000;
 const DEFAULT: u32 = 400_000;
 const FALLBACK: u32 = 600_000;

@@ -37,7 +37,7 @@ impl GiveBack {
     ///
     /// # Errors
     ///
-    /// [`SteerError`] says what failed and what to do. Nothing stays attached then.
+    /// [`SteerError`] names the step that failed, and a remedy. Nothing stays attached then.
     pub fn load_and_attach(interface: &str, mark: u32) -> Result<Self, SteerError> {
         let at = TcAttachType::Ingress;
         let mut program =
@@ -132,7 +132,7 @@ impl fmt::Debug for GiveBack {
     }
 }
 
-/// The marks of what is given back, and of what is given back to have none.
+/// Marks of packets that are given back: with a mark, and with none.
 #[derive(Clone, Copy)]
 struct Given {
     mark: u32,

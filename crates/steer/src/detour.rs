@@ -27,7 +27,7 @@ impl Detour {
     ///
     /// # Errors
     ///
-    /// [`SteerError`] says what failed and what to do. Nothing stays attached then.
+    /// [`SteerError`] names the step that failed, and a remedy. Nothing stays attached then.
     pub fn load_and_attach(interface: &str, mark: u32, until_ns: u64) -> Result<Self, SteerError> {
         let mut program = classifier::load(crate::DETOUR_OBJECT, PROGRAM, interface)?;
         let mut marks: Array<_, u32> = classifier::take_array(&mut program, MARK, interface)?;

@@ -53,7 +53,7 @@ impl Steer {
     ///
     /// # Errors
     ///
-    /// [`SteerError`] says what failed and what to do.
+    /// [`SteerError`] names the step that failed, and a remedy.
     pub fn load(
         loader: &Loader,
         interface: &str,
@@ -99,7 +99,7 @@ impl Steer {
     ///
     /// # Errors
     ///
-    /// [`SteerError`] says what failed and what to do.
+    /// [`SteerError`] names the step that failed, and a remedy.
     pub fn attach(&mut self, mode: Mode) -> Result<Attached, SteerError> {
         if self.hook == Hook::Packet {
             self.prepare()?;
@@ -129,7 +129,7 @@ impl Steer {
     ///
     /// # Errors
     ///
-    /// [`SteerError`] says what failed and what to do. Nothing stays attached then.
+    /// [`SteerError`] names the step that failed, and a remedy. Nothing stays attached then.
     pub fn load_and_attach(
         interface: &str,
         config: &SteerConfig,
@@ -144,7 +144,7 @@ impl Steer {
     ///
     /// # Errors
     ///
-    /// [`SteerError::Load`] says what failed and what to do.
+    /// [`SteerError::Load`] names the step that failed, and a remedy.
     pub fn try_load(config: &SteerConfig) -> Result<(), SteerError> {
         Loader::new().load("trial", config).map(drop)
     }

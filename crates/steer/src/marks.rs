@@ -22,7 +22,7 @@ impl SendMarks {
     ///
     /// # Errors
     ///
-    /// [`SteerError`] says what failed and what to do. Nothing stays attached then.
+    /// [`SteerError`] names the step that failed, and a remedy. Nothing stays attached then.
     pub fn load_and_attach(interface: &str) -> Result<Self, SteerError> {
         let at = TcAttachType::Egress;
         let program =

@@ -20,7 +20,7 @@ impl SenderCpu {
     ///
     /// # Errors
     ///
-    /// [`SteerError`] says what failed and what to do.
+    /// [`SteerError`] names the step that failed, and a remedy.
     pub fn load(interface: &str) -> Result<Self, SteerError> {
         let fail = |reason: String| load_error(interface, &reason);
         let mut program =

@@ -120,7 +120,7 @@ impl Bed {
         bed
     }
 
-    /// Runs one burst over what it is for: what is sealed again and again, or copies of what was.
+    /// Runs one burst: packets that are sealed again and again, or copies of sealed ones.
     fn run(&mut self, op: Op, copy: bool) -> f64 {
         if copy {
             let from = if op == Op::Seal { &self.plain } else { &self.sealed };

@@ -122,7 +122,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Gives back what lies before the first huge page's boundary, and what is then too much.
+    /// Unmaps the memory before the first huge page's boundary, and the surplus behind.
     fn align(&mut self, len: NonZeroUsize) {
         let before = self.base.align_offset(HUGE_PAGE_LEN).min(HUGE_PAGE_LEN);
         let len =

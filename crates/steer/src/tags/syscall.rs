@@ -79,7 +79,7 @@ pub(super) fn attach(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<OwnedF
 
 /// # Safety
 ///
-/// `T` must be what the command takes, and the pointers in it valid for what it does with them.
+/// `T` must be the command's argument, and the pointers in it valid for the command's accesses.
 unsafe fn call<T>(command: libc::c_int, attributes: &mut T) -> io::Result<OwnedFd> {
     let (attributes, len) = (core::ptr::from_mut(attributes), size_of::<T>());
     // SAFETY: the pointer and the length describe the attributes; the caller answers for what is in them.
