@@ -104,7 +104,7 @@ impl Timed {
         Ok(())
     }
 
-    /// Adds a piece. Quiet pieces are summed apart; others count until there is a quiet one.
+    /// Adds a piece. All pieces count until one was quiet, and only quiet ones from then on.
     fn add(&mut self, piece: Timed, is_quiet: bool) {
         if self.is_quiet && !is_quiet {
             return;

@@ -151,7 +151,7 @@ impl Path {
         self.rest.leaf()
     }
 
-    /// Home worker of the limiter. `None`: tokens are leased, any worker may take them.
+    /// Place of the buckets, at their home worker. `None`: tokens are leased, any worker may take them.
     ///
     /// # Panics
     /// If the worker's number is not below 255.
