@@ -1,11 +1,10 @@
 //! The worker's counters: how packets came in, what was done to them, and how each ended.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use outcome::{DropReason, Outcome};
 
 use crate::gtpu::Gtpu;
 use crate::latency::Latency;
+use crate::model::Counter;
 
 /// Declares counters of one kind once: field, name.
 macro_rules! named_counters {
@@ -117,26 +116,6 @@ counted_by_helpers! {
     resync_tries,
     resyncs,
     srv6_encapsulated,
-}
-
-/// A counter with one writer: the worker that owns it. Anyone may read.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds; only the owner calls this, so a load and a store are enough.
-    pub fn add(&self, n: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
-    }
-
-    /// The value.
-    pub fn value(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-
-    fn sub(&self, n: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
-    }
 }
 
 /// One worker's counters.

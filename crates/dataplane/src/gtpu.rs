@@ -10,7 +10,8 @@ use core::ops::RangeInclusive;
 use wire::MacAddr;
 use wire::gtpu::{GtpuError, GtpuHeader, Teid, message};
 
-use crate::counters::{Counter, named_counters};
+use crate::counters::named_counters;
+use crate::model::Counter;
 
 /// An application that has tunnels of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@
 
 use io::Packet;
 
-use crate::counters::Counter;
+use crate::model::Counter;
 
 /// One packet in so many is measured. A prime, so that over time each place in a burst has its turn.
 pub const EVERY: usize = 1021;

@@ -25,7 +25,6 @@
 //! | `device` | packets on their way through devices that do all of IPsec for them |
 //! | `out` | ports, packets that wait for a neighbour, and `Out`, the only exit |
 //! | `team`, `host_limits` | a set of workers: who hands packets to whom, and the limits of all of them |
-//! | `segments` | SRv6: routes with segments, this node's segments, packets between two steps |
 //! | `explain` | what would be done with a packet, and why |
 //! | `capture` | records of packets before and after IPsec, for who captures |
 //! | `burst::prefetch` | many SAs: what a burst will touch, a level of pointers at a time |
@@ -91,7 +90,6 @@ mod latency;
 mod model;
 mod out;
 mod resolve;
-mod segments;
 mod slow;
 mod tables;
 mod team;
@@ -111,16 +109,16 @@ pub use capture::{
     Buffer, Drops, Filter, FlowFilter, Gone, MAX_TAPS, OfSa, Place, PolicyFilter, Record, Recorder,
     TapConfig, TapReader, Verdict, tap,
 };
-pub use counters::{Counter, Counters, Totals, Work};
+pub use counters::{Counters, Totals, Work};
 pub use device::DevicePacket;
 pub use event::{Cause as BreakCause, Event, EventReceiver, EventSender, Waker, channel};
 pub use latency::{BOUNDS_NS, BUCKETS, EVERY, Latency, Times};
-pub use segments::{Function, SegmentRoute, Segments};
 pub use tables::mark_rule::MarkRule;
 pub use tables::rate_rules::{
     Direction as LimitDirection, Each, Match as LimitMatch, RateRule, RateRules,
 };
 pub use tables::remark::{CodePoints, Remark};
+pub use tables::segments::{Function, SegmentRoute, Segments};
 pub use tables::tunnel::{Binding, Tunnel, Tunnels, Vti};
 pub use tables::vlan::{Priorities, Vlan, VlanCounters, VlanStats, Vlans};
 pub use tables::{Interface, SaMtu, SocketWay, Tables, Topology};

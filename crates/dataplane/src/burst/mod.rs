@@ -11,6 +11,7 @@
 //! opened while packets are moved on: [`Path::run`] makes room before. So no pass calls itself.
 
 pub(crate) mod prefetch;
+mod taps;
 
 use std::sync::Arc;
 

@@ -16,10 +16,9 @@ mod record;
 mod recorder;
 
 use arrayvec::ArrayVec;
-use esp::Sa;
 use io::{BURST_LEN, Packet};
 use outcome::{DropReason, Outcome};
-use policy::{SaEntry, SaHandle};
+use policy::SaHandle;
 use wire::ethernet::{EthernetHeader, HEADER_LEN};
 use wire::{Span, Summary, natt, protocol};
 
@@ -27,11 +26,8 @@ pub use filter::{Drops, Filter, FlowFilter, PolicyFilter};
 pub use record::{Buffer, OfSa, Place, Record, Verdict};
 pub use recorder::{Gone, Recorder, TapConfig, TapReader, tap};
 
-use crate::burst::Path;
-use crate::crypt::open_batch::OpenWork;
 use crate::crypt::{Exit, Opens, Seals};
-use crate::explain::explain_arrival;
-use crate::model::{Explanation, Handed, Meta, Now, PortKind, Source};
+use crate::model::{Explanation, Handed, Meta, Now, Source};
 use crate::view::View;
 use recorder::{Coming, bytes_of, policy_of};
 
@@ -74,7 +70,7 @@ impl Taps {
     }
 
     /// A packet was received, or another worker has handed it over.
-    fn arrived(
+    pub(crate) fn arrived(
         &mut self,
         view: &View,
         packet: &Packet,
@@ -116,7 +112,7 @@ impl Taps {
     }
 
     /// What a port brought is no packet for this host, for this reason.
-    fn refused(&mut self, packet: &Packet, source: Source, reason: DropReason) {
+    pub(crate) fn refused(&mut self, packet: &Packet, source: Source, reason: DropReason) {
         use DropReason::{MalformedEthernet, OtherHost, UnexpectedProtocol, UnknownVlan};
         let is_frame =
             matches!(reason, MalformedEthernet | OtherHost | UnexpectedProtocol | UnknownVlan);
@@ -145,7 +141,7 @@ impl Taps {
     }
 
     /// A packet was decrypted, and accepted.
-    fn opened(
+    pub(crate) fn opened(
         &mut self,
         packet: &Packet,
         meta: &Meta,
@@ -359,83 +355,6 @@ impl Taps {
     }
 }
 
-impl Path {
-    /// Records a burst that was received.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn tap_burst(&mut self, packets: &[Packet], metas: &[Meta], source: Source) {
-        let Some(mut taps) = self.exec.out.taps.take() else { return };
-        for (packet, meta) in packets.iter().zip(metas) {
-            match meta.end {
-                Some(Outcome::Dropped(reason)) if source.kind == PortKind::Ethernet => {
-                    taps.refused(packet, source, reason);
-                }
-                Some(_) => {}
-                None => self.tap_arrived(&mut taps, packet, meta, None),
-            }
-        }
-        self.exec.out.taps = Some(taps);
-    }
-
-    /// Records what another worker has handed over.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn tap_handed(&mut self, packet: &Packet, meta: &Meta, held: Option<&SaEntry<Sa>>) {
-        let Some(mut taps) = self.exec.out.taps.take() else { return };
-        if meta.end.is_none() {
-            self.tap_arrived(&mut taps, packet, meta, held);
-        }
-        self.exec.out.taps = Some(taps);
-    }
-
-    fn tap_arrived(
-        &self,
-        taps: &mut Taps,
-        packet: &Packet,
-        meta: &Meta,
-        held: Option<&SaEntry<Sa>>,
-    ) {
-        taps.arrived(&self.view, packet, meta, &|| self.explained(packet, meta, held));
-    }
-
-    /// Records what has been decrypted.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn tap_opened(&mut self, packets: &[Packet], works: &[OpenWork], metas: &[Meta]) {
-        let Some(mut taps) = self.exec.out.taps.take() else { return };
-        let each = packets.iter().zip(works).zip(metas);
-        for ((packet, work), meta) in each.filter(|(_, meta)| meta.end.is_none()) {
-            let sa = of_sa(&self.view, work.sa);
-            taps.opened(packet, meta, sa, &|| self.explained(packet, meta, None));
-        }
-        self.exec.out.taps = Some(taps);
-    }
-
-    /// Records a packet that was in a payload of IP-TFS.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn tap_inner(&mut self, packet: &Packet, meta: &Meta) {
-        let Some(mut taps) = self.exec.out.taps.take() else { return };
-        if let Some(via) = meta.ingress.via().filter(|_| meta.end.is_none()) {
-            let sa = of_sa(&self.view, via);
-            taps.opened(packet, meta, sa, &|| self.explained(packet, meta, None));
-        }
-        self.exec.out.taps = Some(taps);
-    }
-
-    /// What would be done with a packet.
-    fn explained(
-        &self,
-        packet: &Packet,
-        meta: &Meta,
-        held: Option<&SaEntry<Sa>>,
-    ) -> Option<Explanation> {
-        let h = wire::parse_ip(packet.data()).ok()?;
-        let entry = self.entry_of(meta, held);
-        Some(explain_arrival(&self.view, packet.data(), &h, entry, meta.ingress.mark))
-    }
-}
-
 /// Records a packet that is about to be decrypted by this SA.
 fn to_open(tap: &mut Recorder, packet: &Packet, sa: Option<OfSa>, ifindex: u32) {
     let frame = packet.frame.index();
@@ -489,7 +408,7 @@ fn to_seal(tap: &mut Recorder, packet: &Packet, by: Option<OfSa>) -> (bool, Opti
 }
 
 /// An SA as records name it.
-fn of_sa(view: &View, sa: SaHandle) -> Option<OfSa> {
+pub(crate) fn of_sa(view: &View, sa: SaHandle) -> Option<OfSa> {
     view.reader.sa(sa).map(OfSa::of)
 }
 

@@ -387,7 +387,7 @@ pub(super) fn bytes_of(packet: &Packet, span: Span) -> &[u8] {
 /// The policy that decided last.
 pub(super) fn policy_of(explanation: &Explanation) -> Option<u32> {
     explanation.steps.iter().rev().find_map(|step| match step {
-        crate::resolve::Step::Policy { index, .. } => *index,
+        crate::model::Step::Policy { index, .. } => *index,
         _ => None,
     })
 }

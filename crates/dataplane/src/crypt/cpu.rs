@@ -3,12 +3,11 @@
 use arrayvec::ArrayVec;
 use crypto::{Engine, Job, JobStatus, Op};
 use esp::{IvSource, Sa};
-use io::Packet;
+use io::{BURST_LEN, Packet};
 use mem::Cache;
 use outcome::DropReason;
 use policy::{MAX_BUNDLE, Reader, SaHandle};
 
-use super::BURST_LEN;
 use super::open_batch::Opens;
 use super::seal_batch::{Further, SealWork, Seals};
 use crate::model::AGAIN;

@@ -28,10 +28,8 @@ pub(crate) use inflation::Inflation;
 pub(crate) use lengths::Lengths;
 pub(crate) use open_batch::Opens;
 pub(crate) use resync::Resync;
+use resync::Tried;
 pub(crate) use seal_batch::{Exit, Seals};
-
-/// Packets that are sealed or opened in one run of the engine.
-pub(crate) const BURST_LEN: usize = io::BURST_LEN;
 
 /// Bursts that a thread may have at hand, each with a list of work of its own: so many that with cores of half
 /// its speed it need not wait.
@@ -122,6 +120,17 @@ impl Crypt {
         }
         cpu::seal_all(&mut work, reader, &mut *self.engine, &mut self.ivs);
         self.done_seals.push(work);
+    }
+
+    /// Looks for the numbers of packets that are about to be opened ([`Resync::resynchronise`]).
+    #[cold]
+    pub(crate) fn resynchronise(
+        &mut self,
+        opens: &mut Opens,
+        reader: &Reader<Sa>,
+        now_ns: u64,
+    ) -> Tried {
+        self.resync.resynchronise(opens, reader, &mut *self.engine, now_ns)
     }
 
     /// Opens work: cipher, trailer, inner headers.

@@ -5,13 +5,12 @@ use core::net::IpAddr;
 use arrayvec::ArrayVec;
 use crypto::JobStatus;
 use esp::{Content, Sa};
-use io::Packet;
+use io::{BURST_LEN, Packet};
 use mem::Cache;
 use outcome::{DropReason, Outcome};
 use policy::{Reader, SaHandle};
 use wire::Fields;
 
-use super::BURST_LEN;
 use crate::model::{FlowHint, Ingress, Meta, Metas, Outers};
 
 /// What is to be done with a packet that is to be opened.

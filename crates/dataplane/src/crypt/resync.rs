@@ -17,10 +17,11 @@ use core::sync::atomic::{
 };
 use std::sync::Arc;
 
+use crypto::Engine;
 use esp::Sa;
 use policy::{Reader, SaEntry, SaHandle};
 
-use super::{Crypt, Opens};
+use super::open_batch::Opens;
 
 /// Failures in a row from which on an SA may have lost its peer's numbers.
 pub(crate) const RUN: u32 = 16;
@@ -162,7 +163,7 @@ impl Notes {
     }
 }
 
-impl Crypt {
+impl Resync {
     /// Looks for the numbers of packets that are about to be opened, where their SA may have lost its
     /// peer's: one that is found, and those of the SA that follow in the burst, are opened by it.
     #[cold]
@@ -171,29 +172,29 @@ impl Crypt {
         &mut self,
         opens: &mut Opens,
         reader: &Reader<Sa>,
+        engine: &mut dyn Engine,
         now_ns: u64,
     ) -> Tried {
-        let Crypt { resync, engine, .. } = self;
         let mut tried = Tried::default();
         let mut found: Option<(SaHandle, u64)> = None;
-        resync.is_watching = false;
+        self.is_watching = false;
         for (packet, work) in opens.packets.iter().zip(&mut opens.work) {
             let Some(sa) = reader.sa(work.sa) else { continue };
             if let Some((_, number)) = found.filter(|(handle, _)| *handle == work.sa) {
                 work.opening = sa.esp.open_after(number, &work.opening);
                 continue;
             }
-            if !resync.notes.is_lost(work.sa, accepted(sa)) {
+            if !self.notes.is_lost(work.sa, accepted(sa)) {
                 continue;
             }
-            resync.is_watching = true;
-            if !resync.claim(work.sa, now_ns) {
+            self.is_watching = true;
+            if !self.claim(work.sa, now_ns) {
                 continue;
             }
             tried.packets += 1;
-            let (buffer, scratch) = (packet.frame.bytes(), &mut resync.scratch);
+            let (buffer, scratch) = (packet.frame.bytes(), &mut self.scratch);
             let (outer, opening) = (work.outer, &work.opening);
-            let opening = sa.esp.resynchronise(buffer, outer, opening, &mut **engine, scratch);
+            let opening = sa.esp.resynchronise(buffer, outer, opening, engine, scratch);
             if let Some(opening) = opening {
                 tried.found += 1;
                 found = Some((work.sa, opening.seq));

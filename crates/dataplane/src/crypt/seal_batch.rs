@@ -2,13 +2,12 @@
 
 use arrayvec::ArrayVec;
 use esp::{IvSource, Number, Sa};
-use io::Packet;
+use io::{BURST_LEN, Packet};
 use mem::Cache;
 use outcome::DropReason;
 use policy::{MAX_BUNDLE, Reader, SaBundle, SaEntry, SaHandle};
 use wire::Fields;
 
-use super::BURST_LEN;
 use crate::model::{Adjacency, NextHop};
 
 /// What is to be done with a packet that is to be sealed.

@@ -78,7 +78,7 @@ impl Action {
 /// The step of a packet at a segment or headend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepTo {
-    /// Where its function stands, see [`crate::segments`].
+    /// Where its function stands, see [`crate::tables::segments`].
     pub(crate) index: u32,
     /// The longest packet that takes it, in bytes.
     pub(crate) longest: u16,

@@ -2,6 +2,7 @@
 
 mod action;
 mod between;
+mod counter;
 mod draft;
 mod explanation;
 mod handed;
@@ -24,6 +25,7 @@ pub(crate) use action::{
     TranslationSlot, ip_len,
 };
 pub(crate) use between::{Between, Made, Refused, SteppedScratch};
+pub use counter::Counter;
 pub(crate) use draft::{Draft, FirstPorts, Gather, RateLimit, SealAll, Translation};
 pub use explanation::{Came, Explanation, Fate, Probe};
 pub(crate) use handed::{Arrived, Handed, Judging, Left, Parcel, Payload};

@@ -38,7 +38,7 @@ pub(crate) enum Origin {
     },
     /// A step of SRv6: it was at a segment of this node, or has got segments.
     Stepped {
-        /// Where the function stands, and whether the packet was inside of another; see [`crate::segments`].
+        /// Where the function stands, and whether the packet was inside of another; see [`crate::tables::segments`].
         index: u32,
         /// The mark that a rule gives it, or 0.
         mark: u32,

@@ -5,7 +5,7 @@ use io::Packet;
 use outcome::{DropReason, Outcome};
 use wire::{Family, Headers, Span};
 
-use crate::out::out::Out;
+use crate::out::Out;
 use crate::tables::vlan::note_as_of;
 
 /// Cuts a packet into fragments of at most `mtu` bytes, and gives each to `hand_on`.

@@ -6,12 +6,9 @@
 
 use std::collections::VecDeque;
 
-use io::{BURST_LEN, Packet};
-use outcome::{DropReason, Outcome};
+use io::BURST_LEN;
 
-use crate::model::{Arrived, Handed, Meta};
-use crate::out::Out;
-use crate::view::View;
+use crate::model::Arrived;
 
 /// Most packets that wait.
 const MOST: usize = 4 * BURST_LEN;
@@ -27,44 +24,18 @@ impl Late {
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
-}
 
-impl Out {
-    /// Keeps a packet whose SA is not there, or drops it: where nothing has changed since the round began, or too
-    /// many wait.
-    #[cold]
-    pub(crate) fn put_off(&mut self, view: &View, packet: Packet, meta: &Meta) {
-        if !view.reader.is_behind() {
-            return self.drop(packet, DropReason::InNoState);
-        }
-        if self.batch.is_some() {
-            // Helpers keep no packets.
-            return self.leave(view, packet, meta);
-        }
-        if self.late.len() >= MOST {
-            return self.drop(packet, DropReason::InNoState);
-        }
-        let handed = Handed::Arrived(Arrived::new(&view.reader, packet, meta));
-        if let Some(taps) = &mut self.taps {
-            taps.handed(&handed);
-        }
-        if let Handed::Arrived(arrived) = handed {
-            self.counters.count(Outcome::Held, 1);
-            self.late.0.push_back(arrived);
-        }
+    /// Whether no more may wait.
+    pub(super) fn is_full(&self) -> bool {
+        self.0.len() >= MOST
+    }
+
+    pub(super) fn push(&mut self, arrived: Arrived) {
+        self.0.push_back(arrived);
     }
 
     /// Takes out the packet that has waited longest.
-    pub(crate) fn next_late(&mut self) -> Option<Arrived> {
-        let arrived = self.late.0.pop_front()?;
-        self.released(1);
-        Some(arrived)
-    }
-
-    /// Drops all of them.
-    pub(crate) fn drop_late(&mut self) {
-        while let Some(Arrived { packet, .. }) = self.next_late() {
-            self.drop(packet, DropReason::InNoState);
-        }
+    pub(super) fn pop(&mut self) -> Option<Arrived> {
+        self.0.pop_front()
     }
 }

@@ -8,7 +8,7 @@ use policy::{SaEntry, SaHandle};
 use wire::Family;
 
 use super::limits::Limits;
-use super::route::to_port;
+use super::ways::to_port;
 use super::{Decision, Question};
 use crate::aggfrag::{longest, payload_len};
 use crate::model::{Action, Aggregate, Draft, LOOPBACK, Notes, Origin, Step, ip_len};

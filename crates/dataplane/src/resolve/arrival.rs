@@ -6,7 +6,7 @@ use policy::{Direction, Ends, Flow, Marks, Outbound, SaEntry};
 use wire::{Fragment, protocol};
 
 use super::gtpu::of_applications;
-use super::segment_errors::ErrorCame;
+use super::verdict::ErrorCame;
 use super::{Decision, Question, too_big};
 use crate::model::{Action, Draft, Gather, LinuxWay, Notes, Origin, Step};
 use crate::tables::tunnel::Tunnel;

@@ -24,16 +24,20 @@
 mod aggregate;
 mod arrival;
 mod clear;
+mod entry;
 mod fit;
 mod gtpu;
 pub(crate) mod homes;
 mod leave;
 mod limits;
 mod mss;
+mod nat;
+mod neighbours;
 mod offload;
 mod outbound;
 mod protect;
 mod protect_all;
+mod question;
 mod quoted;
 mod rate;
 mod route;
@@ -43,80 +47,23 @@ mod too_big;
 mod translate;
 mod tunnel;
 mod verdict;
+mod waits;
+mod ways;
 
-use arrayvec::ArrayVec;
-use esp::Sa;
-use policy::{Direction, Flow, MAX_BUNDLE, PolicyEntry, SaEntry, SaHandle};
-use wire::{Fragment, Headers};
+use wire::Headers;
 
+pub(crate) use entry::Entry;
 pub(crate) use limits::Limits;
-pub(crate) use outbound::has_sa;
+use nat::Nat;
+pub(crate) use neighbours::{adjacency, adjacency_to};
 pub(crate) use protect_all::next_hop_of_all;
-pub(crate) use route::{Route, adjacency, adjacency_to, next_hop_of, route};
-use segment_errors::ErrorCame;
-pub(crate) use too_big::{Quote, TooBig};
-use translate::Nat;
-pub(crate) use verdict::{Asked, Decision, SaWait, Verdict};
+use question::Question;
+pub(crate) use verdict::{Asked, Decision, ErrorCame, Quote, SaWait, TooBig, Verdict};
+pub(crate) use waits::has_sa;
+pub(crate) use ways::{Route, next_hop_of, route};
 
-pub use crate::model::Step;
-use crate::model::{Notes, Origin};
+use crate::model::{Notes, Step};
 use crate::view::View;
-
-/// How a packet came to be resolved.
-#[derive(Clone)]
-pub(crate) enum Entry<'s> {
-    /// Received by an Ethernet port.
-    Port {
-        /// The port's interface.
-        ifindex: u32,
-        /// The mark that a rule gives it, or 0.
-        mark: u32,
-        /// Whether the frame was sent to more than one station.
-        is_to_many: bool,
-    },
-    /// Decrypted.
-    Decrypted {
-        /// The interface that the ESP packet came in by.
-        ifindex: u32,
-        /// The mark that a rule gives it, or 0.
-        mark: u32,
-        /// The SAs that it came through, the outermost first; none if one has been removed since.
-        via: ArrayVec<&'s SaEntry<Sa>, MAX_BUNDLE>,
-    },
-    /// It has left a step of SRv6.
-    Stepped {
-        /// Where the function stands, see [`crate::segments`].
-        index: u32,
-        /// The mark that a rule gives it, or 0.
-        mark: u32,
-        /// Whether it came under protection.
-        is_protected: bool,
-        /// By these SAs; none if one has been removed since.
-        via: ArrayVec<&'s SaEntry<Sa>, MAX_BUNDLE>,
-    },
-    /// On its way out: from Linux, made by the worker, or held before.
-    Outbound(Origin),
-}
-
-/// A packet that is resolved, and the policies asked so far.
-struct Question<'a, N> {
-    view: &'a View,
-    packet: &'a [u8],
-    h: &'a Headers,
-    /// A fragment's headers have the ports of its packet's first one.
-    knows_ports: bool,
-    asked: Asked,
-    at_limit: Option<SaHandle>,
-    wants_own: Option<u32>,
-    too_big: Option<Quote>,
-    segment_error: Option<ErrorCame>,
-    /// What is decided is good for packets with such headers, not for this one alone.
-    is_for_flow: bool,
-    /// What Linux's NAT has decided about its connection.
-    nat: &'a Nat,
-    /// Where each answer is noted, if somebody wants to know.
-    notes: &'a mut N,
-}
 
 /// Decides about an IP packet with headers `h`.
 pub(crate) fn resolve(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>) -> Verdict {
@@ -185,23 +132,4 @@ fn decide<N: Notes>(
         draft.is_for_flow &= is_for_flow;
     }
     Verdict { decision, asked, at_limit, wants_own, too_big, segment_error, limit, is_for_flow }
-}
-
-impl<N: Notes> Question<'_, N> {
-    /// Whether it is a fragment that has to be judged by its packet's ports, and these are not known: some
-    /// selector names ports (RFC 4301 §7).
-    fn needs_ports(&self) -> bool {
-        self.h.fragment != Fragment::Whole && !self.knows_ports && self.view.reader.names_ports()
-    }
-
-    /// Notes an answer for who wants to know.
-    #[inline(always)]
-    fn tell(&mut self, step: impl FnOnce() -> Step) {
-        self.notes.tell(step);
-    }
-
-    /// Notes the policy that decided about the packet.
-    fn note(&mut self, direction: Direction, flow: &Flow<'_>, policy: Option<&PolicyEntry>) {
-        self.asked.note(policy, self.view.reader.stamp(direction, flow, policy));
-    }
 }

@@ -9,7 +9,7 @@ use policy::{Marks, Outbound};
 use wire::{Family, Fragment, Headers, ipv4, ipv6, protocol, tcp};
 
 use super::Question;
-use super::route::{self, Route};
+use super::ways::{Route, route};
 use crate::model::{LOOPBACK, Notes};
 
 impl<N: Notes> Question<'_, N> {
@@ -44,7 +44,7 @@ impl<N: Notes> Question<'_, N> {
         let Outbound::Protect(_, sa) = view.reader.outbound(&flow) else { return None };
         let sa = view.reader.sa(sa)?;
         let (src, dst) = (sa.config.params.src, sa.config.params.dst);
-        let Route::Port(to) = route::route(view, dst, src, LOOPBACK) else { return None };
+        let Route::Port(to) = route(view, dst, src, LOOPBACK) else { return None };
         Some(sa.esp.max_inner_len(view.path_mtus.of(dst, to.mtu)))
     }
 }

@@ -8,7 +8,7 @@ use policy::{SaEntry, SaHandle};
 use wire::Fragment;
 
 use super::fit::Fit;
-use super::route::to_port;
+use super::ways::to_port;
 use super::{Decision, Question};
 use crate::model::{Action, DEVICES_HOME, Draft, LOOPBACK, Notes, Offload, Origin, Step, ip_len};
 

@@ -2,28 +2,14 @@
 
 use esp::Mode;
 use outcome::DropReason;
-use policy::{Direction, Ends, Marks, Outbound, PolicyEntry, Prefix, SaBundle, SaHandle};
+use policy::{Direction, Ends, Marks, Outbound, PolicyEntry, Prefix, SaHandle};
 use wire::natt::{self, NattPayload};
 use wire::{Fragment, protocol};
 
-use super::tunnel::tunnel_ahead;
+use super::verdict::Policy;
+use super::ways::tunnel_ahead;
 use super::{Decision, Question, SaWait};
-use crate::model::{Gather, LinuxWay, Notes, Origin, Step};
-use crate::view::View;
-
-/// What the policy database said, without its references.
-pub(super) enum Policy {
-    /// A policy lets it pass, or none may apply to it.
-    Clear,
-    /// No policy is about it.
-    Unnamed,
-    /// Linux's, by this way if it is no port's packet; none if there is none.
-    Leave(Option<LinuxWay>),
-    Drop(DropReason),
-    Wait(SaWait),
-    Protect(SaHandle),
-    ProtectAll(SaBundle),
-}
+use crate::model::{Gather, Notes, Origin, Step};
 
 impl<N: Notes> Question<'_, N> {
     /// A packet that leaves, or is forwarded.
@@ -158,21 +144,4 @@ impl<N: Notes> Question<'_, N> {
         let kind = payload.map(natt::classify);
         matches!(kind, Some(NattPayload::NonEspMarker | NattPayload::Keepalive))
     }
-}
-
-/// Whether a packet that waits for an SA need not wait any longer.
-pub(crate) fn has_sa(view: &View, packet: &[u8], origin: Origin) -> bool {
-    // One that does not parse any more may go too: to be dropped.
-    wire::parse_ip(packet).map_or(true, |h| {
-        let ask = |marks| view.reader.outbound(&view.flow(&h, origin.iif(), marks));
-        match ask(origin.marks()) {
-            Outbound::NoState(..) => false,
-            Outbound::NoPolicy | Outbound::Bypass(_) => {
-                let tunnel = tunnel_ahead(view, &h, origin);
-                let marks = tunnel.map(|to| to.binding.outbound(origin.marks()));
-                !marks.is_some_and(|marks| matches!(ask(marks), Outbound::NoState(..)))
-            }
-            _ => true,
-        }
-    })
 }

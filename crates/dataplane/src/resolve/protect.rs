@@ -9,7 +9,7 @@ use wire::Fragment;
 
 use super::fit::Fit;
 use super::limits::Limits;
-use super::route::{family_of, to_port};
+use super::ways::{family_of, to_port};
 use super::{Decision, Question};
 use crate::model::{Action, Draft, Gather, LOOPBACK, Notes, Origin, Seal, Step, ip_len};
 

@@ -12,7 +12,7 @@ use wire::{Fragment, Headers};
 use super::fit::Fit;
 use super::homes;
 use super::limits::Limits;
-use super::route::{self, family_of, to_port};
+use super::ways::{family_of, route, to_port};
 use super::{Decision, Question};
 use crate::crypt::Lengths;
 use crate::model::{Draft, Gather, LOOPBACK, NextHop, Notes, Origin, SealAll, Step};
@@ -89,7 +89,7 @@ pub(crate) fn next_hop_of_all<'s>(
     h: &Headers,
 ) -> Result<NextHop, DropReason> {
     let (src, dst) = outer_ends(sas, h);
-    to_port(view, route::route(view, dst, src, LOOPBACK), (dst, src))
+    to_port(view, route(view, dst, src, LOOPBACK), (dst, src))
 }
 
 /// Source and destination of the outermost packet.

@@ -10,34 +10,10 @@ use srv6::Headend;
 use wire::{Fragment, icmpv6, protocol};
 
 use super::Question;
-use super::segments::outer_headers;
+use super::verdict::ErrorCame;
+use super::ways::outer_headers;
 use crate::model::{LOOPBACK, Notes};
 use crate::view::View;
-
-/// How an error came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ErrorCame {
-    /// By this interface.
-    InClear {
-        /// Its index.
-        ifindex: u32,
-    },
-    /// An SA has decrypted it.
-    Protected,
-}
-
-impl ErrorCame {
-    /// Whether it came as the packets of a headend go.
-    pub(crate) fn is_as_sent(self, view: &View, headend: &Headend) -> bool {
-        let h = outer_headers(headend);
-        let outbound = view.reader.outbound(&view.flow(&h, LOOPBACK, Marks::of_mark(0)));
-        let is_protected = matches!(
-            outbound,
-            Outbound::Protect(..) | Outbound::ProtectAll(..) | Outbound::NoState(..)
-        );
-        is_protected == (self == ErrorCame::Protected)
-    }
-}
 
 impl<N: Notes> Question<'_, N> {
     /// Notes that a packet to this host may be such an error. Whatever it is, the next one with such headers may
@@ -56,4 +32,15 @@ impl<N: Notes> Question<'_, N> {
         };
         self.segment_error = is_from_inside.then_some(came);
     }
+}
+
+/// Whether an error came as the packets of a headend go.
+pub(crate) fn is_as_sent(came: ErrorCame, view: &View, headend: &Headend) -> bool {
+    let h = outer_headers(headend);
+    let outbound = view.reader.outbound(&view.flow(&h, LOOPBACK, Marks::of_mark(0)));
+    let is_protected = matches!(
+        outbound,
+        Outbound::Protect(..) | Outbound::ProtectAll(..) | Outbound::NoState(..)
+    );
+    is_protected == (came == ErrorCame::Protected)
 }

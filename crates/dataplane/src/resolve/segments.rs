@@ -1,21 +1,18 @@
 //! SRv6: packets at a segment of this node, those that leave a step, and those that get segments.
 
-use core::net::IpAddr;
-
 use esp::Sa;
 use forward::{IcmpCause, RouteResult};
 use outcome::DropReason;
-use policy::{Direction, Flow, Marks, Outbound, SaEntry};
+use policy::{Direction, Flow, Marks, SaEntry};
 use srv6::{Behaviour, Headend};
-use wire::{Family, Fragment, Headers, ipv6, protocol};
+use wire::{Family, protocol};
 
-use super::route::{Route, of_result, route};
+use super::ways::{Route, fits_sa, lookup, onward, outer_headers};
 use super::{Decision, Question};
 use crate::model::{
     Action, Draft, Gather, LOOPBACK, LinuxWay, NextHop, Notes, Origin, Step, StepTo, ip_len,
     was_inside,
 };
-use crate::segments::{Onward, ends};
 use crate::view::View;
 
 impl<N: Notes> Question<'_, N> {
@@ -170,86 +167,5 @@ fn is_inside_domain(view: &View, origin: Origin) -> bool {
         // It was inside when it came to the step before.
         Origin::Stepped { .. } => true,
         Origin::Linux { .. } | Origin::Tunnel { .. } | Origin::Worker { .. } => true,
-    }
-}
-
-/// The route of a packet, by where it came from.
-fn lookup(view: &View, h: &Headers, origin: Origin) -> RouteResult {
-    if let Origin::Stepped { index, .. } = origin
-        && let Some(onward) = view.topology.lookup_stepped(index, h.dst, h.src)
-    {
-        return match onward {
-            Onward::Route(result) => result,
-            Onward::Via { .. } => RouteResult::None,
-        };
-    }
-    view.topology.fib.lookup(h.dst, h.src, 0, origin.iif())
-}
-
-/// Where a packet goes that leaves, by where it came from.
-pub(super) fn onward(view: &View, h: &Headers, origin: Origin) -> Route {
-    let Origin::Stepped { index, .. } = origin else {
-        return route(view, h.dst, h.src, origin.iif());
-    };
-    match view.topology.lookup_stepped(index, h.dst, h.src) {
-        None => route(view, h.dst, h.src, origin.iif()),
-        Some(Onward::Route(result)) => of_result(view, result, h.dst),
-        // On a link of its own: the route's.
-        Some(Onward::Via { via: via @ IpAddr::V6(addr), ifindex })
-            if addr.is_unicast_link_local() =>
-        {
-            let unicast =
-                RouteResult::Unicast { ifindex, gateway: Some(via), mtu: None, src: None };
-            of_result(view, unicast, via)
-        }
-        Some(Onward::Via { via, .. }) => {
-            // By the next hop's own route: its source does not matter.
-            let src = match via {
-                IpAddr::V4(_) => IpAddr::V4(core::net::Ipv4Addr::new(192, 0, 2, 1)),
-                IpAddr::V6(_) => {
-                    IpAddr::V6(core::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))
-                }
-            };
-            let src = if via.is_ipv4() == h.src.is_ipv4() { h.src } else { src };
-            route(view, via, src, origin.iif())
-        }
-    }
-}
-
-/// The longest packet that a headend's packets' SA takes, where policy has one for them.
-pub(super) fn fits_sa(view: &View, headend: &Headend) -> Option<usize> {
-    let h = outer_headers(headend);
-    let flow = view.flow(&h, LOOPBACK, Marks::of_mark(0));
-    let Outbound::Protect(_, sa) = view.reader.outbound(&flow) else { return None };
-    let sa = view.reader.sa(sa)?;
-    let params = &sa.config.params;
-    let (dst, src) = match params.mode {
-        esp::Mode::Transport => (h.dst, h.src),
-        _ => (params.dst, params.src),
-    };
-    let RouteResult::Unicast { ifindex, mtu, .. } = view.topology.fib.lookup(dst, src, 0, LOOPBACK)
-    else {
-        return None;
-    };
-    let interface = view.topology.interfaces.get(&ifindex)?;
-    let link = mtu.unwrap_or(interface.mtu).min(interface.mtu) as usize;
-    Some(sa.esp.max_inner_len(view.path_mtus.of(dst, link)))
-}
-
-/// The headers of the packets that a headend makes, as policy sees them.
-pub(super) fn outer_headers(headend: &Headend) -> Headers {
-    let (src, dst) = ends(headend);
-    Headers {
-        src: src.into(),
-        dst: dst.into(),
-        protocol: protocol::IPV6,
-        ttl: 64,
-        traffic_class: 0,
-        dont_fragment: true,
-        fragment: Fragment::Whole,
-        header_len: ipv6::HEADER_LEN as u16,
-        total_len: ipv6::MIN_MTU,
-        src_port: 0,
-        dst_port: 0,
     }
 }

@@ -17,30 +17,8 @@ use wire::ipv6::{self, Ipv6Header};
 use wire::{Fragment, Headers, L4Checksum, icmpv4, icmpv6, protocol};
 
 use super::Question;
+use super::verdict::{Quote, TooBig};
 use crate::model::Notes;
-
-/// A report that is to be believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooBig {
-    /// The SA whose packet it was.
-    pub(crate) sa: SaHandle,
-    /// Where that packet went.
-    pub(crate) dst: IpAddr,
-    /// What would have fitted, in bytes.
-    pub(crate) mtu: u32,
-}
-
-/// What an error quotes of this host's own ESP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Quote {
-    /// A packet that was sent.
-    Sent(TooBig),
-    /// None that was sent to this peer.
-    Guess {
-        /// The peer.
-        dst: IpAddr,
-    },
-}
 
 /// Whether a packet is an error that says that another one was too big.
 pub(super) fn says_too_big(h: &Headers) -> bool {

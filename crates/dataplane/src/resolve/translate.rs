@@ -10,73 +10,11 @@
 //! addresses that it leaves with (`nf_xfrm_me_harder`). Linux gets everything that is rare: fragments, ICMP errors,
 //! a TTL that ends, packets that are too long, what waits for an SA.
 
-use conntrack::{Found, Rewrite, Tuple};
 use io::tun::back::UNMARKED;
-use wire::Headers;
 
-use super::{Decision, Entry, Question};
+use super::nat::{Connection, Nat};
+use super::{Decision, Question};
 use crate::model::{Action, Draft, NatSays, Notes, Origin, Step, Translation};
-use crate::view::View;
-
-/// What Linux has decided.
-pub(super) enum Nat {
-    /// Nobody is asked.
-    Off,
-    /// Nothing yet.
-    Unknown,
-    /// It knows the connection, and has to see the packet.
-    Linuxs,
-    /// The packet's connection may be carried.
-    Of(Box<Connection>),
-}
-
-/// A connection that may be carried.
-pub(super) struct Connection {
-    found: Found,
-    rewrite: Option<Rewrite>,
-    /// The packet's headers once it is translated.
-    onward: Headers,
-}
-
-impl Nat {
-    /// Of a packet that arrives.
-    #[inline]
-    pub(super) fn of(view: &View, packet: &[u8], h: &Headers, entry: &Entry<'_>) -> Nat {
-        let Some(bindings) = &view.nat else { return Nat::Off };
-        let ifindex = match entry {
-            // An application's, by an address that is this host's own: no rule for what is forwarded is about it.
-            Entry::Port { ifindex, .. } if view.topology.gtpu.is_source(h.src, *ifindex) => {
-                return Nat::Off;
-            }
-            Entry::Port { ifindex, .. } | Entry::Decrypted { ifindex, .. } => *ifindex,
-            // Linux's own, which it has translated; what leaves a step it has not seen.
-            Entry::Stepped { .. } | Entry::Outbound(_) => return Nat::Off,
-        };
-        let tuple = Tuple::of(packet, h);
-        let Some(found) = tuple.and_then(|tuple| bindings.find(&tuple)) else {
-            return if bindings.asks(h.src) { Nat::Unknown } else { Nat::Off };
-        };
-        if !found.may_be_carried() || !conntrack::may_go(packet, h.into()) {
-            return Nat::Linuxs;
-        }
-        let rewrite = found.binding.rewrite(found.direction);
-        let onward = rewrite.map_or(*h, |to| translated(h, &to));
-        if rewrite.is_some() && view.is_local(&onward, ifindex) {
-            return Nat::Linuxs;
-        }
-        Nat::Of(Box::new(Connection { found, rewrite, onward }))
-    }
-}
-
-/// A packet's headers once it is translated.
-fn translated(h: &Headers, to: &Rewrite) -> Headers {
-    let (src_port, dst_port) = match wire::protocol::is_icmp(h.protocol) {
-        // Type and code.
-        true => (h.src_port, h.dst_port),
-        false => (to.src_port, to.dst_port),
-    };
-    Headers { src: to.src, dst: to.dst, src_port, dst_port, ..*h }
-}
 
 impl<N: Notes> Question<'_, N> {
     /// Whether the packet is to be forwarded though it is addressed to this host, or the other way round: it is

@@ -3,15 +3,12 @@
 use forward::IcmpCause;
 use outcome::DropReason;
 use policy::SaHandle;
-use wire::Headers;
 
-use super::outbound::Policy;
-use super::route::{Route, TunnelHop};
-use super::segments::onward;
+use super::verdict::Policy;
+use super::ways::TunnelHop;
 use super::{Decision, Question};
 use crate::model::{Notes, Origin};
 use crate::tables::tunnel::Binding;
-use crate::view::View;
 
 impl<N: Notes> Question<'_, N> {
     /// A packet that the tables lead to a tunnel interface: the policies that belong to it protect it, or
@@ -61,16 +58,5 @@ impl<N: Notes> Question<'_, N> {
     fn is_of(&self, binding: Option<Binding>, sa: SaHandle) -> bool {
         let sa = self.view.reader.sa(sa);
         binding.is_none_or(|binding| sa.is_some_and(|sa| binding.takes(&sa.config)))
-    }
-}
-
-/// The tunnel interface that the tables lead a packet to which no policy protects.
-pub(super) fn tunnel_ahead(view: &View, h: &Headers, origin: Origin) -> Option<TunnelHop> {
-    if view.topology.tunnels.is_empty() || matches!(origin, Origin::Tunnel { .. }) {
-        return None;
-    }
-    match onward(view, h, origin) {
-        Route::Tunnel(to) => Some(to),
-        _ => None,
     }
 }

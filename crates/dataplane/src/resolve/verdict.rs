@@ -5,13 +5,11 @@ use core::net::IpAddr;
 use arrayvec::ArrayVec;
 use forward::IcmpCause;
 use outcome::DropReason;
-use policy::{PolicyCounters, PolicyEntry, SaHandle, Stamp};
+use policy::{PolicyCounters, PolicyEntry, SaBundle, SaHandle, Stamp};
 use wire::Headers;
 
 use crate::flows::plan::{MAX_POLICIES, Plan, Stamps};
-use crate::model::{Action, Draft, Gather, Origin, RateLimit, SealAll, Translation};
-use crate::resolve::Quote;
-use crate::resolve::segment_errors::ErrorCame;
+use crate::model::{Action, Draft, Gather, LinuxWay, Origin, RateLimit, SealAll, Translation};
 use crate::view::View;
 
 /// A decision, and what it follows from.
@@ -108,4 +106,53 @@ impl Asked {
         }
         (!has_overflown).then(|| (Plan::new(action, counters), stamps))
     }
+}
+
+/// A report that is to be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooBig {
+    /// The SA whose packet it was.
+    pub(crate) sa: SaHandle,
+    /// Where that packet went.
+    pub(crate) dst: IpAddr,
+    /// What would have fitted, in bytes.
+    pub(crate) mtu: u32,
+}
+
+/// What an error quotes of this host's own ESP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quote {
+    /// A packet that was sent.
+    Sent(TooBig),
+    /// None that was sent to this peer.
+    Guess {
+        /// The peer.
+        dst: IpAddr,
+    },
+}
+
+/// How an error came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorCame {
+    /// By this interface.
+    InClear {
+        /// Its index.
+        ifindex: u32,
+    },
+    /// An SA has decrypted it.
+    Protected,
+}
+
+/// What the policy database said, without its references.
+pub(super) enum Policy {
+    /// A policy lets it pass, or none may apply to it.
+    Clear,
+    /// No policy is about it.
+    Unnamed,
+    /// Linux's, by this way if it is no port's packet; none if there is none.
+    Leave(Option<LinuxWay>),
+    Drop(DropReason),
+    Wait(SaWait),
+    Protect(SaHandle),
+    ProtectAll(SaBundle),
 }

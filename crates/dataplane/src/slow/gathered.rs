@@ -69,7 +69,7 @@ impl Slow {
                 let mut meta = meta_of(&h);
                 meta.enter(ingress, has_flow);
                 outers.into_iter().for_each(|outers| meta.set_outers(outers));
-                let entry = path.entry_of(&meta, held.as_deref());
+                let entry = Entry::of(&path.view, &meta, held.as_deref());
                 let verdict = resolve(&path.view, packet.data(), &h, entry);
                 self.carry_out(path, verdict, packet, &h, Entered::Arrived(&meta, None));
             }
@@ -94,7 +94,7 @@ impl Slow {
             Handed::Arrived(Arrived { packet, ingress, has_flow, outers, held, .. }) => {
                 meta.enter(ingress, has_flow);
                 outers.into_iter().for_each(|outers| meta.set_outers(outers));
-                let entry = path.entry_of(&meta, held.as_deref());
+                let entry = Entry::of(&path.view, &meta, held.as_deref());
                 let verdict = resolve_fragment(&path.view, packet.data(), &h, entry);
                 self.carry_out(path, verdict, packet, &h, Entered::Arrived(&meta, Some(ports)));
             }

@@ -16,7 +16,6 @@ mod waited;
 
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
 use esp::Sa;
 use io::Packet;
 use outcome::{DropReason, Outcome};
@@ -27,9 +26,7 @@ use crate::apply::check_volume;
 use crate::burst::{Misses, Path};
 use crate::classify::meta_of;
 use crate::host_limits::HostLimits;
-use crate::model::{
-    Action, Draft, FirstPorts, Meta, Origin, Outers, RateLimit, SealAll, Translation, is_segments,
-};
+use crate::model::{Action, Draft, FirstPorts, Meta, Origin, RateLimit, SealAll, Translation};
 use crate::out::fragment::fragment;
 use crate::resolve::{Asked, Decision, Entry, Verdict, homes, resolve};
 use hold::SaQueue;
@@ -226,40 +223,7 @@ impl Path {
         meta: &Meta,
         held: Option<&SaEntry<Sa>>,
     ) -> Verdict {
-        resolve(&self.view, packet.data(), h, self.entry_of(meta, held))
-    }
-
-    /// How a classified packet came.
-    pub(crate) fn entry_of<'s>(&'s self, meta: &Meta, held: Option<&'s SaEntry<Sa>>) -> Entry<'s> {
-        let ifindex = meta.ingress.ifindex;
-        let is_stepped = is_segments(ifindex);
-        match meta.ingress.via() {
-            None if is_stepped => {
-                let (mark, via) = (meta.ingress.mark, ArrayVec::new());
-                Entry::Stepped { index: ifindex, mark, is_protected: false, via }
-            }
-            Some(via) => {
-                let reader = &self.view.reader;
-                let outers = meta.outers().into_iter().flat_map(Outers::iter);
-                let sas = outers.map(|sa| reader.sa(sa));
-                let sas = sas.chain([held.or_else(|| reader.sa(via))]);
-                let mut all = ArrayVec::new();
-                // As many as a bundle has.
-                let is_whole = sas.map(|sa| all.try_push(sa?).ok()).all(|sa| sa.is_some());
-                if !is_whole {
-                    all.clear();
-                }
-                let mark = meta.ingress.mark;
-                match is_stepped {
-                    true => Entry::Stepped { index: ifindex, mark, is_protected: true, via: all },
-                    false => Entry::Decrypted { ifindex, mark, via: all },
-                }
-            }
-            None if let Some(origin) = self.view.origin_of_linux(ifindex, meta.ingress.mark) => {
-                Entry::Outbound(origin)
-            }
-            None => Entry::Port { ifindex, mark: meta.ingress.mark, is_to_many: !meta.has_flow },
-        }
+        resolve(&self.view, packet.data(), h, Entry::of(&self.view, meta, held))
     }
 
     /// Asks the owner of a policy for SAs of the worker's own.

@@ -16,7 +16,8 @@ use wire::icmpv6::{Icmpv6Header, kind};
 use wire::{Headers, L4Checksum, ipv6};
 
 use crate::burst::Path;
-use crate::resolve::segment_errors::ErrorCame;
+use crate::resolve::ErrorCame;
+use crate::resolve::segment_errors::is_as_sent;
 
 /// Paths that one error may be about: a reduced list does not say the first segment, once that is behind.
 const PATHS: usize = 4;
@@ -38,7 +39,7 @@ impl Path {
         }
         let headends = view.topology.segments.headends();
         let mut makers = headends
-            .filter(|headend| headend.has_made(&quoted) && came.is_as_sent(view, headend))
+            .filter(|headend| headend.has_made(&quoted) && is_as_sent(came, view, headend))
             .peekable();
         if makers.peek().is_none() {
             return;

@@ -5,7 +5,7 @@ use io::BURST_LEN;
 use super::Slow;
 use crate::burst::Path;
 use crate::model::{Between, Ingress, Metas, Origin, Refused};
-use crate::segments::{cause, reason};
+use crate::out::segments::{cause, reason};
 
 impl Slow {
     /// Moves on what bursts have left between two steps. No other stage is at work.

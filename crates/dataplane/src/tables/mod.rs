@@ -3,6 +3,7 @@
 pub(crate) mod mark_rule;
 pub(crate) mod rate_rules;
 pub(crate) mod remark;
+pub(crate) mod segments;
 pub(crate) mod tunnel;
 pub(crate) mod vlan;
 
@@ -21,11 +22,12 @@ use wire::{Family, Summary};
 use crate::aggfrag::Links;
 use crate::gtpu::Services;
 use crate::model::LOOPBACK;
-use crate::segments::Segments;
 use crate::tables::mark_rule::MarkRule;
 use crate::tables::rate_rules::RateRules;
 use crate::tables::tunnel::{Binding, Tunnels};
 use crate::tables::vlan::Vlans;
+use segments::{Function, Onward, Segments};
+use srv6::Next;
 
 /// What a worker has to know of an interface.
 #[derive(Clone, Debug)]
@@ -189,5 +191,16 @@ impl Topology {
     pub(crate) fn mark(&self, ifindex: u32, summary: &Summary) -> u32 {
         let rule = self.mark_rules.iter().find(|rule| rule.matches(ifindex, summary));
         rule.map_or(0, |rule| rule.mark)
+    }
+
+    /// Where a packet goes on that left a step, as its segment says; none if as the rules say.
+    pub(crate) fn lookup_stepped(&self, index: u32, dst: IpAddr, src: IpAddr) -> Option<Onward> {
+        let route = self.segments.get(index)?;
+        let Function::Sid(sid) = &route.function else { return None };
+        match sid.next() {
+            Next::Lookup | Next::Interface(_) => None,
+            Next::Table(table) => Some(Onward::Route(self.fib.lookup_in(table, dst, src))),
+            Next::Via(via) => Some(Onward::Via { via, ifindex: route.ifindex }),
+        }
     }
 }

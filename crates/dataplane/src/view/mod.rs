@@ -3,6 +3,8 @@
 //! Nothing here changes while a burst is worked on; [`View::refresh`] and [`View::load_tables`] are
 //! called between bursts.
 
+mod headends;
+
 use core::net::IpAddr;
 use std::sync::Arc;
 

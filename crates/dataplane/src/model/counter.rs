@@ -1,0 +1,23 @@
+//! A counter of one worker.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A counter with one writer: the worker that owns it. Anyone may read.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds; only the owner calls this, so a load and a store are enough.
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// The value.
+    pub fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    pub(crate) fn sub(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
+    }
+}

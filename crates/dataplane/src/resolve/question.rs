@@ -1,0 +1,53 @@
+//! The packet that is decided about, how it came, and what is known of it so far.
+
+use policy::{Direction, Flow, PolicyEntry, SaHandle};
+use wire::{Fragment, Headers};
+
+use super::nat::Nat;
+use super::verdict::{Asked, ErrorCame, Quote};
+use crate::model::{Notes, Step};
+use crate::view::View;
+
+/// A packet that is resolved, and the policies asked so far.
+pub(super) struct Question<'a, N> {
+    pub(super) view: &'a View,
+    pub(super) packet: &'a [u8],
+    pub(super) h: &'a Headers,
+    /// A fragment's headers have the ports of its packet's first one.
+    pub(super) knows_ports: bool,
+    pub(super) asked: Asked,
+    pub(super) at_limit: Option<SaHandle>,
+    pub(super) wants_own: Option<u32>,
+    pub(super) too_big: Option<Quote>,
+    pub(super) segment_error: Option<ErrorCame>,
+    /// What is decided is good for packets with such headers, not for this one alone.
+    pub(super) is_for_flow: bool,
+    /// What Linux's NAT has decided about its connection.
+    pub(super) nat: &'a Nat,
+    /// Where each answer is noted, if somebody wants to know.
+    pub(super) notes: &'a mut N,
+}
+
+impl<N: Notes> Question<'_, N> {
+    /// Whether it is a fragment that has to be judged by its packet's ports, and these are not known: some
+    /// selector names ports (RFC 4301 §7).
+    pub(super) fn needs_ports(&self) -> bool {
+        self.h.fragment != Fragment::Whole && !self.knows_ports && self.view.reader.names_ports()
+    }
+
+    /// Notes an answer for who wants to know.
+    #[inline(always)]
+    pub(super) fn tell(&mut self, step: impl FnOnce() -> Step) {
+        self.notes.tell(step);
+    }
+
+    /// Notes the policy that decided about the packet.
+    pub(super) fn note(
+        &mut self,
+        direction: Direction,
+        flow: &Flow<'_>,
+        policy: Option<&PolicyEntry>,
+    ) {
+        self.asked.note(policy, self.view.reader.stamp(direction, flow, policy));
+    }
+}

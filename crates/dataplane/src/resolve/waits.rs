@@ -1,0 +1,24 @@
+//! Whether a packet that waits for an SA still has to.
+
+use policy::Outbound;
+
+use super::ways::tunnel_ahead;
+use crate::model::Origin;
+use crate::view::View;
+
+/// Whether a packet that waits for an SA need not wait any longer.
+pub(crate) fn has_sa(view: &View, packet: &[u8], origin: Origin) -> bool {
+    // One that does not parse any more may go too: to be dropped.
+    wire::parse_ip(packet).map_or(true, |h| {
+        let ask = |marks| view.reader.outbound(&view.flow(&h, origin.iif(), marks));
+        match ask(origin.marks()) {
+            Outbound::NoState(..) => false,
+            Outbound::NoPolicy | Outbound::Bypass(_) => {
+                let tunnel = tunnel_ahead(view, &h, origin);
+                let marks = tunnel.map(|to| to.binding.outbound(origin.marks()));
+                !marks.is_some_and(|marks| matches!(ask(marks), Outbound::NoState(..)))
+            }
+            _ => true,
+        }
+    })
+}
