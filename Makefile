@@ -18,7 +18,7 @@ CARGO  ?= cargo
 PYTHON ?= /usr/bin/python3
 BINARY  = target/release/culvert
 PRELOAD = target/release/libculvert_preload.so
-# What of it is built together: Cargo then chooses the same features whoever asks.
+# What of it is built together: Cargo then chooses the same features for every caller.
 PROGRAMS = -p culvert -p culvert-preload
 # With the simulated gateway built in.
 RTL     = target/rtl/culvert

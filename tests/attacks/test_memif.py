@@ -58,7 +58,7 @@ def memory(length):
 
 
 def honest(net, path):
-    """Whoever comes next is served: a frame of his is taken."""
+    """The next client is served: a frame of its is taken."""
     wait_for("the port to be free", lambda: row(net)["state"].startswith("no client"))
     client = MemifClient(path)
     wait_for("the connection", lambda: row(net)["state"].startswith("up"))

@@ -82,7 +82,7 @@ def test_on_the_same_wire(network):
     """Attacker: on the wire between the gateways, which has no protection of its own: by ARP and advertisements he becomes the
     station of gateway A. He gets ESP, as he would from Linux, and traffic ends while he goes on.
 
-    Nothing leaves in clear, whoever the station is; a neighbour that is written down for good is not moved; when he stops,
+    Nothing leaves in clear, to any station; a neighbour that is written down for good is not moved; when he stops,
     the tunnel goes on by itself.
     """
     net = network().up()

@@ -52,7 +52,7 @@ def test_the_kernels_figures(bed):
 
 
 def test_no_traffic(bed):
-    """An SA that was never used is taken and given back, and its first packets go whoever has it."""
+    """An SA that was never used is taken and given back, and its first packets go, by either owner."""
     net = bed.make().start()
     net.gwa.swan.initiate()
     bed.start()

@@ -117,7 +117,7 @@ def _longest_run(numbers):
 def _socket(address, port, bind):
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_DGRAM)
-    # Seconds of a stream: whoever reads may have to wait for a processor that long. As root: the
+    # Seconds of a stream: the reader may have to wait for a processor that long. As root: the
     # limit that the system sets may be tens of milliseconds.
     option = SO_RCVBUFFORCE if os.geteuid() == 0 else socket.SO_RCVBUF
     sock.setsockopt(socket.SOL_SOCKET, option, 16 << 20)

@@ -55,7 +55,7 @@ def test_the_life_of_a_tunnel(network):
     gwa.swan.terminate(ike="gw")
     assert {event["spi"] for event in follower.wait("sa-down", 2)} == {e["spi"] for e in rekeyed}
 
-    # Whoever comes later is told the same, each once and in order.
+    # A later client is told the same, each once and in order.
     numbers = [event["number"] for event in follower.events()]
     assert numbers == list(range(1, len(numbers) + 1))
     later = gwa.daemon.culvert("events", "--once", "--json").stdout.splitlines()

@@ -1,4 +1,4 @@
-"""Path MTUs that only routers know: learnt from their ICMP errors, and told to whoever sends too much."""
+"""Path MTUs that only routers know: learnt from their ICMP errors, and told to senders of too much."""
 
 import errno
 import re

@@ -49,7 +49,7 @@ def test_packets_pass_when_it_is_ready(network, side):
         pinging = Pinging(net.client, t.SERVER4)
         time.sleep(0.3)
         gateway.daemon.process.kill(9)
-        # At once, as whoever has no patience: it may still be dying.
+        # At once, as an operator without patience: it may still be dying.
         started = time.monotonic()
         gateway.daemon.start()
         ready = time.monotonic()

@@ -65,7 +65,7 @@ print(asker.makefile().read())
 
 
 def test_its_process_may_next_to_nothing(network):
-    """It is nobody's root, and whoever gets into it may ask what the page asks."""
+    """It is nobody's root, and an intruder in it may ask what the page asks."""
     net = readable(network()).up()
     web = Web(net.gwa)
     assert web.json("status")["sas"] == 2

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Rules as whoever runs culvert writes them (docs/guides/firewalls.md): what came out of a tunnel
+# Rules as an operator of culvert writes them (docs/guides/firewalls.md): what came out of a tunnel
 # comes in by culvert0, and what goes into one leaves by it. Where a run asks for open packet filters,
 # nothing is dropped by default policy.
 open=
