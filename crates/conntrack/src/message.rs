@@ -1,16 +1,20 @@
 //! ctnetlink: what `NETLINK_NETFILTER` says of connections, and what it is told (`nfnetlink_conntrack.h`).
 //!
 //! ```text
-//!   nlmsghdr | nfgenmsg: family, version, resource | attributes: type, length, value, padded to 4 bytes
+//!   nlmsghdr | nfgenmsg: family, version, resource | attributes
 //! ```
 //!
-//! Values are in network byte order, headers in the machine's.
+//! Values are in network byte order, headers in the machine's ([`netlink`]).
 
 use core::net::IpAddr;
 
+use netlink::attribute::{as_be16 as be16, as_be32 as be32, as_ip as addr};
+use netlink::netfilter::{self, Nfgenmsg};
+use netlink::{Attributes, Field as _, Header, Message, MessageWriter, Messages, flag};
+use wire::protocol;
+
 use crate::entry::{Entry, Status, TcpState};
 use crate::tuple::{Direction, Tuple};
-use wire::protocol;
 
 /// Event of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,53 +28,32 @@ pub enum Event {
         /// Which of those that had these tuples.
         id: u32,
     },
-    /// A dump has ended.
-    Done,
-    /// A request was refused, with this error number; 0 if it was not.
-    Answered(i32),
 }
 
 /// The events of a datagram, in order; what is of another kind or unsound is left out.
 pub fn events(bytes: &[u8]) -> impl Iterator<Item = Event> {
-    messages(bytes).filter_map(|(kind, message)| event(kind, message))
+    let messages = Messages::new(bytes);
+    messages.filter_map(|(header, whole)| event(header.kind, whole.get(Header::LEN..)?))
 }
 
-/// The messages of a datagram: their type, and what is behind `nlmsghdr`. What is unsound ends them.
-fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    core::iter::from_fn(move || {
-        let header: [u8; HEADER_LEN] = *bytes.first_chunk()?;
-        let [a, b, c, d, e, f, ..] = header;
-        let len = u32::from_ne_bytes([a, b, c, d]) as usize;
-        let kind = u16::from_ne_bytes([e, f]);
-        let message = bytes.get(HEADER_LEN..len)?;
-        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, message))
-    })
-}
-
-/// The messages of a datagram: type and attributes of each.
-pub(crate) fn answers(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    messages(bytes).filter_map(|(kind, message)| Some((kind, message.get(NFGENMSG_LEN..)?)))
-}
-
-fn event(kind: u16, message: &[u8]) -> Option<Event> {
-    match kind {
-        NLMSG_DONE => Some(Event::Done),
-        NLMSG_ERROR => Some(Event::Answered(-i32::from_ne_bytes(*message.first_chunk()?))),
-        _ if kind == CTNETLINK << 8 | NEW => Some(Event::Is(entry(message)?)),
-        _ if kind == CTNETLINK << 8 | DELETE => {
-            let Entry { original, id, zone: 0, .. } = entry(message)? else { return None };
-            Some(Event::Gone { original, id })
-        }
-        _ => None,
+/// What a message says, by its type and what follows its header; `None` if it is of another kind or
+/// unsound.
+pub fn event(kind: u16, message: &[u8]) -> Option<Event> {
+    if kind == netfilter::kind(CTNETLINK, NEW) {
+        return Some(Event::Is(entry(message)?));
     }
+    if kind == netfilter::kind(CTNETLINK, DELETE) {
+        let Entry { original, id, zone: 0, .. } = entry(message)? else { return None };
+        return Some(Event::Gone { original, id });
+    }
+    None
 }
 
 /// A connection, from `nfgenmsg` on.
 fn entry(message: &[u8]) -> Option<Entry> {
     let (mut original, mut reply, mut status, mut tcp) = (None, None, Status::default(), None);
     let (mut id, mut zone) = (0, 0);
-    for (kind, value) in attributes(message.get(NFGENMSG_LEN..)?) {
+    for (kind, value) in netfilter::split(message)?.1 {
         match kind {
             TUPLE_ORIGINAL => original = Some(tuple(value, &mut zone)?),
             TUPLE_REPLY => reply = Some(tuple(value, &mut zone)?),
@@ -91,10 +74,10 @@ fn entry(message: &[u8]) -> Option<Entry> {
 fn tuple(bytes: &[u8], zone: &mut u16) -> Option<Tuple> {
     let (mut src, mut dst) = (None, None);
     let (mut number, mut ports, mut icmp) = (0, (0, 0), (0, 0, 0));
-    for (kind, value) in attributes(bytes) {
+    for (kind, value) in Attributes::new(bytes) {
         match kind {
             TUPLE_IP => {
-                for (kind, value) in attributes(value) {
+                for (kind, value) in Attributes::new(value) {
                     match kind {
                         IP_V4_SRC | IP_V6_SRC => src = addr(value),
                         IP_V4_DST | IP_V6_DST => dst = addr(value),
@@ -103,7 +86,7 @@ fn tuple(bytes: &[u8], zone: &mut u16) -> Option<Tuple> {
                 }
             }
             TUPLE_PROTO => {
-                for (kind, value) in attributes(value) {
+                for (kind, value) in Attributes::new(value) {
                     match kind {
                         PROTO_NUM => number = *value.first()?,
                         PROTO_SRC_PORT => ports.0 = be16(value)?,
@@ -129,151 +112,95 @@ fn tuple(bytes: &[u8], zone: &mut u16) -> Option<Tuple> {
 }
 
 fn tcp_state(bytes: &[u8]) -> Option<TcpState> {
-    let (_, tcp) = attributes(bytes).find(|(kind, _)| *kind == PROTOINFO_TCP)?;
-    let (_, state) = attributes(tcp).find(|(kind, _)| *kind == TCP_STATE)?;
+    let state = Attributes::new(bytes).within(PROTOINFO_TCP).find(TCP_STATE)?;
     Some(TcpState(*state.first()?))
 }
 
-/// The multicast groups of connections that come, change and go, as a mask for `bind`.
-pub const GROUPS: u32 = 0b111;
+/// The multicast groups of connections that come, change and go (`NFNLGRP_CONNTRACK_*`).
+pub const GROUPS: [u32; 3] = [1, 2, 3];
 
 /// Asks for all connections of both families.
-pub fn dump() -> Vec<u8> {
-    Writer::new(GET, FLAG_REQUEST | FLAG_DUMP, 0).finish()
+pub fn dump() -> Message {
+    ask(GET, flag::DUMP).finish()
+}
+
+/// A question about connections of all families.
+pub(crate) fn ask(what: u16, flags: u16) -> MessageWriter {
+    let mut request = MessageWriter::request(netfilter::kind(CTNETLINK, what), flags);
+    request.fixed(&Nfgenmsg::default());
+    request
 }
 
 /// Appends an update: the connection is kept for `timeout_s` more seconds, and has these bits set as well.
 pub fn refresh(entry: &Entry, timeout_s: u32, set: Status, to: &mut Vec<u8>) {
-    let mut writer = Writer::of(entry);
-    writer.put(TIMEOUT, &timeout_s.to_be_bytes());
+    let mut writer = update(entry, to);
+    writer.attribute(TIMEOUT, &timeout_s.to_be_bytes());
     if !entry.status.has(set) {
-        writer.put(STATUS, &entry.status.with(set).0.to_be_bytes());
+        writer.attribute(STATUS, &entry.status.with(set).0.to_be_bytes());
     }
-    to.extend(writer.finish());
+    writer.end();
 }
 
 /// Appends an update: TCP's windows are not compared any more. Linux does not see the packets that move them, and
 /// would take what ends the connection for a stranger's.
 pub fn be_liberal(entry: &Entry, to: &mut Vec<u8>) {
-    let mut writer = Writer::of(entry);
-    writer.nested(PROTOINFO, |writer| {
-        writer.nested(PROTOINFO_TCP, |writer| {
+    let mut writer = update(entry, to);
+    writer.nested(PROTOINFO, |info| {
+        info.nested(PROTOINFO_TCP, |tcp| {
             // struct nf_ct_tcp_flags: flags, mask.
             for side in [TCP_FLAGS_ORIGINAL, TCP_FLAGS_REPLY] {
-                writer.put(side, &[TCP_BE_LIBERAL, TCP_BE_LIBERAL]);
+                tcp.attribute(side, &[TCP_BE_LIBERAL, TCP_BE_LIBERAL]);
             }
         });
     });
-    to.extend(writer.finish());
+    writer.end();
 }
 
-/// Writes one message.
-pub(crate) struct Writer(Vec<u8>);
+/// An update of a connection, which is not made if it is not there.
+fn update<'b>(entry: &Entry, to: &'b mut Vec<u8>) -> Writer<'b> {
+    let Entry { original, .. } = entry;
+    let family = if original.src.is_ipv4() { AF_INET } else { AF_INET6 };
+    let mut writer = MessageWriter::append(to, netfilter::kind(CTNETLINK, NEW), 0);
+    writer.fixed(&Nfgenmsg::of(family));
+    put_tuple(&mut writer, TUPLE_ORIGINAL, original);
+    writer
+}
 
-impl Writer {
-    pub(crate) fn new(what: u16, flags: u16, family: u8) -> Writer {
-        let mut bytes = vec![0; HEADER_LEN + NFGENMSG_LEN];
-        bytes[4..6].copy_from_slice(&(CTNETLINK << 8 | what).to_ne_bytes());
-        bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
-        bytes[HEADER_LEN] = family;
-        Writer(bytes)
-    }
-
-    /// An update of a connection, which is not made if it is not there.
-    fn of(entry: &Entry) -> Writer {
-        let Entry { original, .. } = entry;
-        let family = if original.src.is_ipv4() { AF_INET } else { AF_INET6 };
-        let mut writer = Writer::new(NEW, FLAG_REQUEST, family);
-        writer.tuple(TUPLE_ORIGINAL, original);
-        writer
-    }
-
-    pub(crate) fn put(&mut self, kind: u16, value: &[u8]) {
-        // No value here is long.
-        self.0.extend((4 + value.len() as u16).to_ne_bytes());
-        self.0.extend(kind.to_ne_bytes());
-        self.0.extend(value);
-        self.0.resize(self.0.len().next_multiple_of(4), 0);
-    }
-
-    fn nested(&mut self, kind: u16, inner: impl FnOnce(&mut Writer)) {
-        let mut nested = Writer(Vec::new());
-        inner(&mut nested);
-        self.put(kind | NESTED, &nested.0);
-    }
-
-    fn tuple(&mut self, direction: u16, tuple: &Tuple) {
-        self.nested(direction, |writer| {
-            writer.nested(TUPLE_IP, |writer| match (tuple.src, tuple.dst) {
-                (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                    writer.put(IP_V4_SRC, &src.octets());
-                    writer.put(IP_V4_DST, &dst.octets());
-                }
-                (IpAddr::V6(src), IpAddr::V6(dst)) => {
-                    writer.put(IP_V6_SRC, &src.octets());
-                    writer.put(IP_V6_DST, &dst.octets());
-                }
-                // No tuple is of two families.
-                _ => {}
-            });
-            writer.nested(TUPLE_PROTO, |writer| {
-                writer.put(PROTO_NUM, &[tuple.protocol]);
-                let [kind, code] = tuple.dst_port.to_be_bytes();
-                let id = tuple.src_port.to_be_bytes();
-                match tuple.protocol {
-                    protocol::ICMP => {
-                        writer.put(PROTO_ICMP_ID, &id);
-                        writer.put(PROTO_ICMP_TYPE, &[kind]);
-                        writer.put(PROTO_ICMP_CODE, &[code]);
-                    }
-                    protocol::ICMPV6 => {
-                        writer.put(PROTO_ICMPV6_ID, &id);
-                        writer.put(PROTO_ICMPV6_TYPE, &[kind]);
-                        writer.put(PROTO_ICMPV6_CODE, &[code]);
-                    }
-                    _ => {
-                        writer.put(PROTO_SRC_PORT, &id);
-                        writer.put(PROTO_DST_PORT, &tuple.dst_port.to_be_bytes());
-                    }
-                }
-            });
+fn put_tuple(writer: &mut Writer<'_>, direction: u16, tuple: &Tuple) {
+    writer.nested(direction, |writer| {
+        writer.nested(TUPLE_IP, |ip| match (tuple.src, tuple.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                ip.attribute(IP_V4_SRC, &src.octets()).attribute(IP_V4_DST, &dst.octets());
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                ip.attribute(IP_V6_SRC, &src.octets()).attribute(IP_V6_DST, &dst.octets());
+            }
+            // No tuple is of two families.
+            _ => {}
         });
-    }
-
-    pub(crate) fn finish(self) -> Vec<u8> {
-        let Writer(mut bytes) = self;
-        let len = (bytes.len() as u32).to_ne_bytes();
-        bytes[..4].copy_from_slice(&len);
-        bytes
-    }
+        writer.nested(TUPLE_PROTO, |protocol| {
+            protocol.attribute(PROTO_NUM, &[tuple.protocol]);
+            let [kind, code] = tuple.dst_port.to_be_bytes();
+            let id = tuple.src_port.to_be_bytes();
+            match tuple.protocol {
+                protocol::ICMP => protocol
+                    .attribute(PROTO_ICMP_ID, &id)
+                    .attribute(PROTO_ICMP_TYPE, &[kind])
+                    .attribute(PROTO_ICMP_CODE, &[code]),
+                protocol::ICMPV6 => protocol
+                    .attribute(PROTO_ICMPV6_ID, &id)
+                    .attribute(PROTO_ICMPV6_TYPE, &[kind])
+                    .attribute(PROTO_ICMPV6_CODE, &[code]),
+                _ => protocol
+                    .attribute(PROTO_SRC_PORT, &id)
+                    .attribute(PROTO_DST_PORT, &tuple.dst_port.to_be_bytes()),
+            };
+        });
+    });
 }
 
-/// The attributes in a message or in another one. What is unsound ends them.
-pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    core::iter::from_fn(move || {
-        let [a, b, c, d] = *bytes.first_chunk()?;
-        let len = usize::from(u16::from_ne_bytes([a, b]));
-        let kind = u16::from_ne_bytes([c, d]) & TYPE_MASK;
-        let value = bytes.get(4..len)?;
-        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, value))
-    })
-}
-
-fn be16(bytes: &[u8]) -> Option<u16> {
-    bytes.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
-}
-
-pub(crate) fn be32(bytes: &[u8]) -> Option<u32> {
-    bytes.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
-}
-
-fn addr(bytes: &[u8]) -> Option<IpAddr> {
-    if let Ok(octets) = <[u8; 16]>::try_from(bytes) {
-        return Some(octets.into());
-    }
-    <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from)
-}
+/// Updates are written one behind the other, many to a datagram.
+type Writer<'b> = MessageWriter<&'b mut Vec<u8>>;
 
 impl Entry {
     /// Which direction packets of a tuple go in.
@@ -286,21 +213,11 @@ impl Entry {
     }
 }
 
-const HEADER_LEN: usize = 16;
-const NFGENMSG_LEN: usize = 4;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-pub(crate) const FLAG_REQUEST: u16 = 1;
-pub(crate) const FLAG_DUMP: u16 = 0x300;
-/// `NLA_F_NESTED`, and what is left without the flags.
-const NESTED: u16 = 0x8000;
-const TYPE_MASK: u16 = 0x3fff;
-
 /// `NFNL_SUBSYS_CTNETLINK` and `IPCTNL_MSG_CT_*`.
-pub(crate) const CTNETLINK: u16 = 1;
+const CTNETLINK: u16 = 1;
 const NEW: u16 = 0;
 const GET: u16 = 1;
 const DELETE: u16 = 2;
@@ -338,6 +255,7 @@ const TCP_BE_LIBERAL: u8 = 8;
 
 #[cfg(test)]
 mod tests {
+    use netlink::kind;
     use proptest::prelude::*;
 
     use super::*;
@@ -364,18 +282,25 @@ mod tests {
 
     /// As the kernel tells it.
     fn told(what: u16, entry: &Entry) -> Vec<u8> {
-        let mut writer = Writer::new(what, 0, AF_INET);
-        writer.tuple(TUPLE_ORIGINAL, &entry.original);
-        writer.tuple(TUPLE_REPLY, &entry.reply);
-        writer.put(STATUS, &entry.status.0.to_be_bytes());
+        let mut bytes = Vec::new();
+        let mut writer = MessageWriter::append(&mut bytes, netfilter::kind(CTNETLINK, what), 0);
+        writer.fixed(&Nfgenmsg::of(AF_INET));
+        put_tuple(&mut writer, TUPLE_ORIGINAL, &entry.original);
+        put_tuple(&mut writer, TUPLE_REPLY, &entry.reply);
+        writer.attribute(STATUS, &entry.status.0.to_be_bytes());
         if let Some(TcpState(state)) = entry.tcp {
-            writer.nested(PROTOINFO, |w| w.nested(PROTOINFO_TCP, |w| w.put(TCP_STATE, &[state])));
+            writer.nested(PROTOINFO, |info| {
+                info.nested(PROTOINFO_TCP, |tcp| {
+                    tcp.attribute(TCP_STATE, &[state]);
+                });
+            });
         }
-        writer.put(ID, &entry.id.to_be_bytes());
+        writer.attribute(ID, &entry.id.to_be_bytes());
         if entry.zone != 0 {
-            writer.put(ZONE, &entry.zone.to_be_bytes());
+            writer.attribute(ZONE, &entry.zone.to_be_bytes());
         }
-        writer.finish()
+        writer.end();
+        bytes
     }
 
     #[test]
@@ -401,9 +326,9 @@ mod tests {
     /// A kernel told this, of connections over the loopback: UDP that is translated, TCP that is redirected, pings.
     #[test]
     fn what_a_kernel_told_is_read() {
-        let dump: Vec<_> =
-            events(include_bytes!("../../../fuzz/corpus/fuzz_conntrack/dump")).collect();
-        assert_eq!(dump.last(), Some(&Event::Done));
+        let dump = include_bytes!("../../../fuzz/corpus/fuzz_conntrack/dump");
+        assert!(Messages::new(dump).last().is_some_and(|(end, _)| end.kind == kind::DONE));
+        let dump: Vec<_> = events(dump).collect();
         let entry = |found: &dyn Fn(&Entry) -> bool| {
             dump.iter().find_map(|event| match event {
                 Event::Is(entry) if found(entry) => Some(*entry),
@@ -441,7 +366,7 @@ mod tests {
         refresh(&entry, 120, Status::ASSURED, &mut bytes);
         be_liberal(&entry, &mut bytes);
         let first_len = u32::from_ne_bytes(bytes[..4].try_into().unwrap()) as usize;
-        let values: Vec<_> = attributes(&bytes[20..first_len]).collect();
+        let values: Vec<_> = Attributes::new(&bytes[20..first_len]).collect();
         assert_eq!(values[0].0, TUPLE_ORIGINAL);
         assert_eq!(tuple(values[0].1, &mut 0), Some(entry.original));
         assert_eq!(values[1], (TIMEOUT, &120u32.to_be_bytes()[..]));
@@ -449,35 +374,21 @@ mod tests {
         assert_eq!(values.len(), 3);
         let second = &bytes[first_len..];
         assert_eq!(second.len(), u32::from_ne_bytes(second[..4].try_into().unwrap()) as usize);
-        let mut all = attributes(&second[20..]).skip(1);
+        let mut all = Attributes::new(&second[20..]).skip(1);
         let (kind, value) = all.next().unwrap();
         assert_eq!((kind, all.next()), (PROTOINFO, None));
-        let (_, tcp) = attributes(value).next().unwrap();
-        let flags: Vec<_> = attributes(tcp).collect();
+        let (_, tcp) = Attributes::new(value).next().unwrap();
+        let flags: Vec<_> = Attributes::new(tcp).collect();
         assert_eq!(flags, [(4, &[8u8, 8][..]), (5, &[8, 8])]);
-    }
-
-    #[test]
-    fn ends_and_errors() {
-        let message = |kind: u16, body: &[u8]| {
-            let mut bytes = (16 + body.len() as u32).to_ne_bytes().to_vec();
-            bytes.extend(kind.to_ne_bytes());
-            bytes.resize(16, 0);
-            bytes.extend(body);
-            bytes
-        };
-        let bytes = [message(NLMSG_ERROR, &(-2i32).to_ne_bytes()), message(NLMSG_DONE, &[0; 4])];
-        let all: Vec<_> = events(&bytes.concat()).collect();
-        assert_eq!(all, [Event::Answered(2), Event::Done]);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_borne(bytes: Vec<u8>, what in 0u16..4) {
             events(&bytes).for_each(drop);
-            let mut writer = Writer::new(what, 0, AF_INET);
-            writer.0.extend(&bytes);
-            events(&writer.finish()).for_each(drop);
+            let mut request = ask(what, 0);
+            request.raw(&bytes);
+            events(&request.finish()).for_each(drop);
         }
     }
 }

@@ -1,6 +1,9 @@
 //! How full Linux's table of connections is, and what it refused (`IPCTNL_MSG_CT_GET_STATS` and `_CPU`).
 
-use crate::message::{CTNETLINK, FLAG_DUMP, FLAG_REQUEST, Writer, answers, attributes, be32};
+use netlink::attribute::as_be32 as be32;
+use netlink::{MessageWriter, netfilter};
+
+use crate::message::ask;
 
 /// Linux's counters of its connections, since the network namespace began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,37 +22,35 @@ pub struct Statistics {
 }
 
 /// Asks how full the table is.
-pub fn ask_fill() -> Vec<u8> {
-    Writer::new(GET_STATS, FLAG_REQUEST, 0).finish()
+pub fn ask_fill() -> MessageWriter {
+    ask(GET_STATS, 0)
 }
 
-/// Asks what was refused: an answer for each CPU, and an end.
-pub fn ask_refusals() -> Vec<u8> {
-    Writer::new(GET_STATS_CPU, FLAG_REQUEST | FLAG_DUMP, 0).finish()
+/// Asks what was refused, by a dump: there is an answer for each CPU.
+pub fn ask_refusals() -> MessageWriter {
+    ask(GET_STATS_CPU, 0)
 }
 
 impl Statistics {
-    /// Adds the counts of a datagram. Messages of another kind, and unsound ones, are left out.
-    pub fn add(&mut self, datagram: &[u8]) {
-        for (kind, message) in answers(datagram) {
-            let all = attributes(message).filter_map(|(name, value)| Some((name, be32(value)?)));
-            if kind == CTNETLINK << 8 | GET_STATS {
-                for (name, value) in all {
-                    match name {
-                        GLOBAL_ENTRIES => self.entries = value,
-                        GLOBAL_MAX_ENTRIES => self.most = value,
-                        _ => {}
-                    }
-                }
-            } else if kind == CTNETLINK << 8 | GET_STATS_CPU {
-                for (name, value) in all {
-                    match name {
-                        INSERT_FAILED => self.insert_failed += u64::from(value),
-                        DROP => self.dropped += u64::from(value),
-                        EARLY_DROP => self.early_dropped += u64::from(value),
-                        _ => {}
-                    }
-                }
+    /// Adds how full the table is, by what follows the header of an answer; what is unsound is left out.
+    pub fn add_fill(&mut self, message: &[u8]) {
+        for (name, value) in numbers(message) {
+            match name {
+                GLOBAL_ENTRIES => self.entries = value,
+                GLOBAL_MAX_ENTRIES => self.most = value,
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds what a CPU has refused, likewise.
+    pub fn add_refusals(&mut self, message: &[u8]) {
+        for (name, value) in numbers(message) {
+            match name {
+                INSERT_FAILED => self.insert_failed += u64::from(value),
+                DROP => self.dropped += u64::from(value),
+                EARLY_DROP => self.early_dropped += u64::from(value),
+                _ => {}
             }
         }
     }
@@ -65,6 +66,12 @@ impl Statistics {
     }
 }
 
+fn numbers(message: &[u8]) -> impl Iterator<Item = (u16, u32)> {
+    let attributes = netfilter::split(message).map(|(_, attributes)| attributes);
+    let attributes = attributes.into_iter().flatten();
+    attributes.filter_map(|(name, value)| Some((name, be32(value)?)))
+}
+
 /// Message types (`IPCTNL_MSG_CT_*`).
 const GET_STATS_CPU: u16 = 4;
 const GET_STATS: u16 = 5;
@@ -78,32 +85,36 @@ const GLOBAL_MAX_ENTRIES: u16 = 2;
 
 #[cfg(test)]
 mod tests {
+    use netlink::{Field as _, Header};
+
     use super::*;
 
-    /// As the kernel answers.
-    fn told(kind: u16, values: &[(u16, u32)]) -> Vec<u8> {
-        let mut writer = Writer::new(kind, 0, 0);
-        values.iter().for_each(|(name, value)| writer.put(*name, &value.to_be_bytes()));
-        writer.finish()
+    /// As the kernel answers, from behind the header on.
+    fn told(values: &[(u16, u32)]) -> Vec<u8> {
+        let mut writer = ask(0, 0);
+        values.iter().for_each(|(name, value)| {
+            writer.attribute(*name, &value.to_be_bytes());
+        });
+        writer.finish()[Header::LEN..].to_vec()
     }
 
     #[test]
     fn those_of_all_cpus_are_added() {
-        let cpu = |n| {
-            told(GET_STATS_CPU, &[(2, 77), (INSERT_FAILED, n), (DROP, 10 * n), (EARLY_DROP, 1)])
-        };
-        let fill = told(GET_STATS, &[(GLOBAL_ENTRIES, 95), (GLOBAL_MAX_ENTRIES, 100)]);
-        let bytes = [cpu(1), cpu(2), fill].concat();
+        let cpu = |n| told(&[(2, 77), (INSERT_FAILED, n), (DROP, 10 * n), (EARLY_DROP, 1)]);
+        let fill = told(&[(GLOBAL_ENTRIES, 95), (GLOBAL_MAX_ENTRIES, 100)]);
         let mut found = Statistics::default();
-        found.add(&bytes);
+        found.add_refusals(&cpu(1));
+        found.add_refusals(&cpu(2));
+        found.add_fill(&fill);
         let expected =
             Statistics { entries: 95, most: 100, insert_failed: 3, dropped: 30, early_dropped: 2 };
         assert_eq!(found, expected);
         assert_eq!(found.without_room(), 27);
         assert!(found.is_nearly_full());
         // Cut short anywhere it is borne.
-        for len in 0..bytes.len() {
-            Statistics::default().add(&bytes[..len]);
+        for len in 0..fill.len() {
+            Statistics::default().add_fill(&fill[..len]);
+            Statistics::default().add_refusals(&fill[..len]);
         }
     }
 

@@ -11,6 +11,7 @@
 mod mutate;
 
 pub use mutate::Mutator;
+use netlink::{Field as _, Header, Messages};
 
 /// An entry that takes any bytes, and panics only if something is wrong with culvert.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_memif_messages", run: memif::fuzz::messages },
     Target { name: "fuzz_memif_rings", run: memif::fuzz::rings },
     Target { name: "fuzz_mirror", run: mirror },
+    Target { name: "fuzz_netlink", run: netlink::fuzz::exercise },
     Target { name: "fuzz_reassembly", run: forward::fuzz::reassemble },
     Target { name: "fuzz_segment", run: io::tun::segment::fuzz },
     Target { name: "fuzz_srv6", run: srv6::fuzz::exercise },
@@ -45,15 +47,19 @@ pub const TARGETS: &[Target] = &[
 
 /// An rtnetlink datagram from the kernel.
 fn mirror(bytes: &[u8]) {
-    for incoming in ::mirror::decode(bytes) {
-        let _ = format!("{incoming:?}");
+    for message in ::mirror::decode(bytes) {
+        let _ = format!("{message:?}");
     }
 }
 
 /// A ctnetlink datagram from the kernel.
 fn conntrack(bytes: &[u8]) {
     ::conntrack::events(bytes).for_each(drop);
-    ::conntrack::Statistics::default().add(bytes);
+    let mut statistics = ::conntrack::Statistics::default();
+    for (_, message) in Messages::new(bytes) {
+        statistics.add_fill(&message[Header::LEN..]);
+        statistics.add_refusals(&message[Header::LEN..]);
+    }
 }
 
 /// A journal as a dead process left it.

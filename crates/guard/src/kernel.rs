@@ -4,12 +4,11 @@ use core::fmt;
 use std::collections::HashSet;
 use std::io;
 
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_XFRM};
+use netlink::{Be16, Connection, Field as _, Header, MessageWriter, Protocol};
 use policy::Prefix;
 use xfrm::codec::{
-    Address, Attributes, Be16, Field, Header, LifetimeConfig, LifetimeCurrent, MarkAttribute,
-    MessageWriter, Messages, PolicyId, PolicyInfo, SelectorInfo, SpdAttributes, SpdThreshold, attr,
-    family_of, flag, kind,
+    Address, Attributes, LifetimeConfig, LifetimeCurrent, MarkAttribute, PolicyId, PolicyInfo,
+    SelectorInfo, SpdAttributes, SpdInfo, SpdThreshold, attr, family_of, kind,
 };
 
 use crate::barrier::{Barrier, Effect};
@@ -41,10 +40,9 @@ pub(crate) trait Policies: fmt::Debug + Send {
     fn set_threshold(&mut self, threshold: Threshold) -> io::Result<()>;
 }
 
-/// A socket to the kernel's XFRM.
+/// Requests to the kernel's XFRM.
 pub(crate) struct KernelPolicies {
-    socket: Socket,
-    sequence: u32,
+    connection: Connection,
     tag: Tag,
 }
 
@@ -72,31 +70,16 @@ impl fmt::Debug for KernelPolicies {
 
 impl KernelPolicies {
     pub(crate) fn open(tag: Tag) -> io::Result<KernelPolicies> {
-        let mut socket = Socket::new(NETLINK_XFRM)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(KernelPolicies { socket, sequence: 0, tag })
+        Ok(KernelPolicies { connection: Connection::open(Protocol::Xfrm)?, tag })
     }
 
     /// The attributes of the kernel's `NEWSPDINFO`.
     fn spd_info(&mut self) -> io::Result<Vec<u8>> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let mut writer = MessageWriter::new(kind::GETSPDINFO, flag::REQUEST, self.sequence, 0);
-        writer.fixed(&0u32);
-        self.socket.send(&writer.finish(), 0)?;
-        loop {
-            let (answer, _) = self.socket.recv_from_full()?;
-            let Ok(header) = Header::decode(&answer) else { continue };
-            if header.seq != self.sequence {
-                continue;
-            }
-            if header.kind == kind::ERROR {
-                acknowledged(&answer)?;
-                continue;
-            }
-            // Flags stand before the attributes.
-            return Ok(answer.get(Header::LEN + 4..).unwrap_or_default().to_vec());
-        }
+        let mut request = MessageWriter::request(kind::GETSPDINFO, 0);
+        request.fixed(&0u32);
+        let answer = self.connection.ask(request)?.ok_or(io::ErrorKind::InvalidData)?;
+        // Flags stand before the attributes.
+        Ok(answer.get(u32::LEN..).unwrap_or_default().to_vec())
     }
 
     /// Sends a request for each subject, many at a time, and returns each one's answer. A request
@@ -106,52 +89,14 @@ impl KernelPolicies {
         subjects: &[T],
         request: impl Fn(&T) -> (u16, Vec<u8>),
     ) -> Vec<io::Result<()>> {
-        let mut results = Vec::with_capacity(subjects.len());
-        for some in subjects.chunks(AT_A_TIME) {
-            let first = self.sequence.wrapping_add(1);
-            let mut datagram = Vec::new();
-            for subject in some {
-                self.sequence = self.sequence.wrapping_add(1);
-                let (kind, body) = request(subject);
-                let flags = flag::REQUEST | flag::ACK;
-                let mut writer = MessageWriter::new(kind, flags, self.sequence, 0);
-                writer.raw(&body);
-                datagram.extend_from_slice(&writer.finish());
-            }
-            let answers = self.exchange(&datagram, first, some.len());
-            let failed = answers.as_ref().err().map(io::Error::kind);
-            let mut answers = answers.unwrap_or_default().into_iter();
-            results.extend(some.iter().map(|_| {
-                let kind = failed.unwrap_or(io::ErrorKind::InvalidData);
-                answers.next().flatten().unwrap_or_else(|| Err(kind.into()))
-            }));
-        }
-        results
-    }
-
-    /// Sends requests whose numbers begin with `first`, and waits for all of their answers.
-    fn exchange(
-        &mut self,
-        datagram: &[u8],
-        first: u32,
-        count: usize,
-    ) -> io::Result<Vec<Option<io::Result<()>>>> {
-        self.socket.send(datagram, 0)?;
-        let mut answers: Vec<Option<io::Result<()>>> = (0..count).map(|_| None).collect();
-        let mut left = count;
-        while left > 0 {
-            let (answer, _) = self.socket.recv_from_full()?;
-            for (header, message) in Messages::new(&answer) {
-                let slot = answers.get_mut(header.seq.wrapping_sub(first) as usize);
-                if let Some(slot) = slot.filter(|slot| slot.is_none())
-                    && header.kind == kind::ERROR
-                {
-                    *slot = Some(acknowledged(message));
-                    left -= 1;
-                }
-            }
-        }
-        Ok(answers)
+        let requests = subjects.iter().map(|subject| {
+            let (kind, body) = request(subject);
+            let mut writer = MessageWriter::request(kind, 0);
+            writer.raw(&body);
+            writer
+        });
+        let results = self.connection.commands(requests).into_iter();
+        results.map(|result| result.map_err(io::Error::from)).collect()
     }
 }
 
@@ -185,39 +130,24 @@ impl Policies for KernelPolicies {
     }
 
     fn listing(&mut self) -> io::Result<Listing> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let flags = flag::REQUEST | flag::DUMP;
-        let mut writer = MessageWriter::new(kind::GETPOLICY, flags, self.sequence, 0);
+        let mut request = MessageWriter::request(kind::GETPOLICY, 0);
         // Linux wants the struct there, and reads nothing of it.
-        writer.fixed(&PolicyId::default());
-        self.socket.send(&writer.finish(), 0)?;
+        request.fixed(&PolicyId::default());
         let mut listing = Listing::new(self.tag);
-        loop {
-            let (answer, _) = self.socket.recv_from_full()?;
-            for (header, message) in Messages::new(&answer) {
-                if header.seq != self.sequence {
-                    continue;
-                }
-                match header.kind {
-                    kind::DONE => return Ok(listing),
-                    kind::ERROR => acknowledged(message)?,
-                    kind::NEWPOLICY => listing.note(message.get(Header::LEN..).unwrap_or_default()),
-                    _ => {}
-                }
+        self.connection.dump(request, |header, body| {
+            if header.kind == kind::NEWPOLICY {
+                listing.note(body);
             }
-        }
+        })?;
+        Ok(listing)
     }
 
     fn counts(&mut self) -> io::Result<[u32; 3]> {
         let attributes = self.spd_info()?;
-        let number = |at: usize| {
-            let bytes = attributes.get(at..)?.first_chunk()?;
-            Some(u32::from_ne_bytes(*bytes))
-        };
-        // The first attribute: its header, then the counts.
-        let counts = number(4).zip(number(8)).zip(number(12));
-        let ((input, output), forward) = counts.ok_or(io::ErrorKind::InvalidData)?;
-        Ok([input, output, forward])
+        let info = netlink::Attributes::new(&attributes).find(attr::SPD_INFO);
+        let info = info.and_then(|info| SpdInfo::decode(info).ok());
+        let info = info.ok_or(io::ErrorKind::InvalidData)?;
+        Ok([info.input, info.output, info.forward])
     }
 
     fn threshold(&mut self) -> io::Result<Threshold> {
@@ -229,25 +159,12 @@ impl Policies for KernelPolicies {
     }
 
     fn set_threshold(&mut self, threshold: Threshold) -> io::Result<()> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let flags = flag::REQUEST | flag::ACK;
-        let mut writer = MessageWriter::new(kind::NEWSPDINFO, flags, self.sequence, 0);
         let value = SpdThreshold { local_bits: threshold.local, remote_bits: threshold.remote };
-        writer.fixed(&0u32).field(attr::SPD_IPV4_HTHRESH, &value);
-        self.socket.send(&writer.finish(), 0)?;
-        loop {
-            let (answer, _) = self.socket.recv_from_full()?;
-            let Ok(header) = Header::decode(&answer) else { continue };
-            if header.kind == kind::ERROR && header.seq == self.sequence {
-                return acknowledged(&answer);
-            }
-        }
+        let mut request = MessageWriter::request(kind::NEWSPDINFO, 0);
+        request.fixed(&0u32).field(attr::SPD_IPV4_HTHRESH, &value);
+        Ok(self.connection.command(request)?)
     }
 }
-
-/// Requests that are sent at a time: all of their answers fit into a socket's buffer, whatever
-/// they are.
-const AT_A_TIME: usize = 32;
 
 /// The kernel's policies.
 #[derive(Debug)]
@@ -370,19 +287,6 @@ pub(crate) fn policy_info(barrier: &Barrier, tag: Tag) -> PolicyInfo {
 
 /// `ENOENT`.
 pub(crate) const NO_ENTRY: i32 = 2;
-
-/// What an acknowledgement says.
-pub(crate) fn acknowledged(answer: &[u8]) -> io::Result<()> {
-    let errno = answer
-        .get(Header::LEN..Header::LEN + 4)
-        .and_then(|b| b.try_into().ok())
-        .map(i32::from_ne_bytes)
-        .ok_or(io::ErrorKind::InvalidData)?;
-    match errno {
-        0 => Ok(()),
-        errno => Err(io::Error::from_raw_os_error(-errno)),
-    }
-}
 
 fn selector_info(barrier: &Barrier) -> SelectorInfo {
     let s = barrier.selector();

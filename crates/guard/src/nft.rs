@@ -4,9 +4,9 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::{fmt, io};
 
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
+use netlink::netfilter::{self, Nfgenmsg};
+use netlink::{Connection, MessageWriter, Protocol};
 use thiserror::Error;
-use xfrm::codec::{Field as _, Header, MessageWriter, flag, kind};
 
 /// What stands between the guard and the kernel's nf_tables.
 pub(crate) trait Nft: fmt::Debug + Send {
@@ -57,28 +57,18 @@ impl Nft for Program {
     /// nfnetlink, `NFT_MSG_GETTABLE`.
     fn has_table(&mut self, table: &str) -> io::Result<bool> {
         let name = table.trim_start_matches("ip6 ");
-        let mut socket = Socket::new(NETLINK_NETFILTER)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        let mut writer = MessageWriter::new(GET_TABLE, flag::REQUEST, 1, 0);
-        // nfgenmsg: family, version, resource.
-        writer.fixed(&u32::from_ne_bytes([NFPROTO_IPV6, 0, 0, 0]));
-        writer.attribute(TABLE_NAME, &[name.as_bytes(), &[0]].concat());
-        socket.send(&writer.finish(), 0)?;
-        let (answer, _) = socket.recv_from_full()?;
-        let header = Header::decode(&answer).map_err(|_| io::ErrorKind::InvalidData)?;
-        if header.kind != kind::ERROR {
-            return Ok(true);
-        }
-        match crate::kernel::acknowledged(&answer) {
-            Err(error) if error.raw_os_error() == Some(crate::kernel::NO_ENTRY) => Ok(false),
-            other => other.map(|()| true),
+        let mut netfilter = Connection::open(Protocol::Netfilter)?;
+        let mut request = MessageWriter::request(GET_TABLE, 0);
+        request.fixed(&Nfgenmsg::of(NFPROTO_IPV6)).text(TABLE_NAME, name);
+        match netfilter.ask(request) {
+            Err(fault) if fault.refusal() == Some(crate::kernel::NO_ENTRY) => Ok(false),
+            answer => Ok(answer.map(|_| true)?),
         }
     }
 }
 
 /// nf_tables' subsystem and message.
-const GET_TABLE: u16 = 10 << 8 | 1;
+const GET_TABLE: u16 = netfilter::kind(10, 1);
 const TABLE_NAME: u16 = 1;
 const NFPROTO_IPV6: u8 = 10;
 

@@ -2,8 +2,8 @@
 
 use core::net::IpAddr;
 
-use crate::attribute::{Request, append, ip_bytes};
-use crate::connection::Connection;
+use netlink::{Connection, Field as _, Header, MessageWriter, Protocol, flag};
+
 use crate::error::Error;
 use crate::model::{Family, NextHop, Prefix, Route, RouteKind, Rule, RuleAction};
 use crate::uapi::*;
@@ -22,7 +22,7 @@ impl Control {
     /// # Errors
     /// [`Error::Socket`].
     pub fn new() -> Result<Control, Error> {
-        Ok(Control { connection: Connection::new()? })
+        Ok(Control { connection: Connection::open(Protocol::Route)? })
     }
 
     /// Adds a routing rule.
@@ -30,10 +30,8 @@ impl Control {
     /// # Errors
     /// `EEXIST` if the very rule is there already.
     pub fn add_rule(&mut self, rule: &Rule) -> Result<(), Error> {
-        let flags = NLM_F_CREATE | NLM_F_EXCL;
-        self.connection.command("add a rule", RTM_NEWRULE, flags, |kind, flags| {
-            rule_request(kind, flags, rule)
-        })
+        let flags = flag::CREATE | flag::EXCL;
+        self.command("add a rule", rule_request(RTM_NEWRULE, flags, rule))
     }
 
     /// Deletes the routing rule that is like this one.
@@ -41,8 +39,7 @@ impl Control {
     /// # Errors
     /// `ENOENT` if there is none.
     pub fn delete_rule(&mut self, rule: &Rule) -> Result<(), Error> {
-        self.connection
-            .command("delete a rule", RTM_DELRULE, 0, |kind, flags| rule_request(kind, flags, rule))
+        self.command("delete a rule", rule_request(RTM_DELRULE, 0, rule))
     }
 
     /// Adds a route, or replaces the one of the same table, destination and metric.
@@ -50,10 +47,8 @@ impl Control {
     /// # Errors
     /// As Linux gives them; `ENETDOWN` where the interface is down.
     pub fn replace_route(&mut self, route: &Route) -> Result<(), Error> {
-        let flags = NLM_F_CREATE | NLM_F_REPLACE;
-        self.connection.command("set a route", RTM_NEWROUTE, flags, |kind, flags| {
-            route_request(kind, flags, route)
-        })
+        let flags = flag::CREATE | flag::REPLACE;
+        self.command("set a route", route_request(RTM_NEWROUTE, flags, route))
     }
 
     /// Deletes a route.
@@ -61,9 +56,7 @@ impl Control {
     /// # Errors
     /// `ESRCH` if there is none like this.
     pub fn delete_route(&mut self, route: &Route) -> Result<(), Error> {
-        self.connection.command("delete a route", RTM_DELROUTE, 0, |kind, flags| {
-            route_request(kind, flags, route)
-        })
+        self.command("delete a route", route_request(RTM_DELROUTE, 0, route))
     }
 
     /// Sets a link up or down.
@@ -73,8 +66,7 @@ impl Control {
     pub fn set_link_up(&mut self, ifindex: u32, up: bool) -> Result<(), Error> {
         let header = link_header(ifindex, if up { IFF_UP } else { 0 }, IFF_UP);
         let what = if up { "set a link up" } else { "set a link down" };
-        self.connection
-            .command(what, RTM_NEWLINK, 0, |kind, flags| Request::new(kind, flags, &header))
+        self.command(what, request(RTM_NEWLINK, 0, &header))
     }
 
     /// Sets a link's MTU in bytes.
@@ -83,9 +75,9 @@ impl Control {
     /// `EINVAL` if the driver does not allow it.
     pub fn set_link_mtu(&mut self, ifindex: u32, mtu: u32) -> Result<(), Error> {
         let header = link_header(ifindex, 0, 0);
-        self.connection.command("set a link's MTU", RTM_NEWLINK, 0, |kind, flags| {
-            Request::new(kind, flags, &header).attribute(IFLA_MTU, &mtu.to_ne_bytes())
-        })
+        let mut request = request(RTM_NEWLINK, 0, &header);
+        request.field(IFLA_MTU, &mtu);
+        self.command("set a link's MTU", request)
     }
 
     /// Sets a permanent neighbour entry, in the place of whatever is there.
@@ -99,12 +91,9 @@ impl Control {
         mac: [u8; 6],
     ) -> Result<(), Error> {
         let header = neighbour_header(ifindex, ip, NUD_PERMANENT, 0);
-        let flags = NLM_F_CREATE | NLM_F_REPLACE;
-        self.connection.command("set a neighbour", RTM_NEWNEIGH, flags, |kind, flags| {
-            Request::new(kind, flags, &header)
-                .attribute(NDA_DST, &ip_bytes(ip))
-                .attribute(NDA_LLADDR, &mac)
-        })
+        let mut request = request(RTM_NEWNEIGH, flag::CREATE | flag::REPLACE, &header);
+        request.attribute(NDA_DST, &ip_bytes(ip)).attribute(NDA_LLADDR, &mac);
+        self.command("set a neighbour", request)
     }
 
     /// Deletes a neighbour entry.
@@ -113,9 +102,9 @@ impl Control {
     /// `ENOENT` if there is none.
     pub fn delete_neighbour(&mut self, ifindex: u32, ip: IpAddr) -> Result<(), Error> {
         let header = neighbour_header(ifindex, ip, 0, 0);
-        self.connection.command("delete a neighbour", RTM_DELNEIGH, 0, |kind, flags| {
-            Request::new(kind, flags, &header).attribute(NDA_DST, &ip_bytes(ip))
-        })
+        let mut request = request(RTM_DELNEIGH, 0, &header);
+        request.attribute(NDA_DST, &ip_bytes(ip));
+        self.command("delete a neighbour", request)
     }
 
     /// Has Linux resolve a neighbour, or confirm one that is stale, as if a packet were to be sent
@@ -125,9 +114,29 @@ impl Control {
     /// As Linux gives them; `ENETDOWN` where the interface is down.
     pub fn resolve(&mut self, ifindex: u32, ip: IpAddr) -> Result<(), Error> {
         let header = neighbour_header(ifindex, ip, 0, NTF_USE);
-        self.connection.command("resolve a neighbour", RTM_NEWNEIGH, NLM_F_CREATE, |kind, flags| {
-            Request::new(kind, flags, &header).attribute(NDA_DST, &ip_bytes(ip))
-        })
+        let mut request = request(RTM_NEWNEIGH, flag::CREATE, &header);
+        request.attribute(NDA_DST, &ip_bytes(ip));
+        self.command("resolve a neighbour", request)
+    }
+
+    /// Waits for the acknowledgement; `what` names the request in errors.
+    fn command(&mut self, what: &str, request: MessageWriter) -> Result<(), Error> {
+        self.connection.command(request).map_err(|fault| Error::of(what, fault))
+    }
+}
+
+/// A request of this type, with its fixed struct.
+fn request(kind: u16, flags: u16, header: &[u8]) -> MessageWriter {
+    let mut request = MessageWriter::request(kind, flags);
+    request.raw(header);
+    request
+}
+
+/// The address's bytes, in network byte order.
+fn ip_bytes(addr: IpAddr) -> Vec<u8> {
+    match addr {
+        IpAddr::V4(a) => a.octets().to_vec(),
+        IpAddr::V6(a) => a.octets().to_vec(),
     }
 }
 
@@ -156,7 +165,7 @@ const fn family_number(family: Family) -> u8 {
     }
 }
 
-fn rule_request(kind: u16, flags: u16, rule: &Rule) -> Request {
+fn rule_request(kind: u16, flags: u16, rule: &Rule) -> MessageWriter {
     let len = |prefix: Option<Prefix>| prefix.map_or(0, |p| p.len);
     let (action, target) = match rule.action {
         RuleAction::Lookup => (FR_ACT_TO_TBL, None),
@@ -172,10 +181,11 @@ fn rule_request(kind: u16, flags: u16, rule: &Rule) -> Request {
     let mut header = vec![family, len(rule.to), len(rule.from), 0, table, 0, 0, action];
     header.extend_from_slice(&(if rule.invert { FIB_RULE_INVERT } else { 0 }).to_ne_bytes());
     let address = |prefix: Option<Prefix>| prefix.map(|p| ip_bytes(p.addr));
-    let number = |n: u32| Some(n.to_ne_bytes().to_vec());
+    let number = |n: u32| Some(n.to_ne_bytes());
     let name = |name: &Option<String>| name.as_ref().map(|n| [n.as_bytes(), &[0]].concat());
     let has_mark = rule.fwmask != 0;
-    Request::new(kind, flags, &header)
+    let mut request = request(kind, flags, &header);
+    request
         .optional(FRA_PRIORITY, number(rule.priority))
         .optional(FRA_TABLE, number(rule.table))
         .optional(FRA_DST, address(rule.to))
@@ -186,11 +196,12 @@ fn rule_request(kind: u16, flags: u16, rule: &Rule) -> Request {
         .optional(FRA_FWMASK, number(rule.fwmask).filter(|_| has_mark))
         .optional(FRA_GOTO, target.and_then(number))
         .optional(FRA_SUPPRESS_PREFIXLEN, rule.suppress_prefix_len.and_then(number))
-        .optional(FRA_L3MDEV, rule.l3mdev.then(|| vec![1]))
-        .optional(FRA_IP_PROTO, rule.ip_protocol.map(|number| vec![number]))
+        .optional(FRA_L3MDEV, rule.l3mdev.then_some([1]))
+        .optional(FRA_IP_PROTO, rule.ip_protocol.map(|number| [number]))
         .optional(FRA_SPORT_RANGE, rule.sport.map(port_range))
         .optional(FRA_DPORT_RANGE, rule.dport.map(port_range))
-        .optional(FRA_PROTOCOL, Some(vec![rule.protocol]).filter(|_| rule.protocol != 0))
+        .optional(FRA_PROTOCOL, Some([rule.protocol]).filter(|_| rule.protocol != 0));
+    request
 }
 
 /// `struct fib_rule_port_range`.
@@ -198,7 +209,7 @@ fn port_range((first, last): (u16, u16)) -> Vec<u8> {
     [first.to_ne_bytes(), last.to_ne_bytes()].concat()
 }
 
-fn route_request(kind: u16, flags: u16, route: &Route) -> Request {
+fn route_request(kind: u16, flags: u16, route: &Route) -> MessageWriter {
     let action = match route.kind {
         RouteKind::Unicast => RTN_UNICAST,
         RouteKind::Local => RTN_LOCAL,
@@ -225,52 +236,55 @@ fn route_request(kind: u16, flags: u16, route: &Route) -> Request {
         0,
         0,
     ];
-    let request = Request::new(kind, flags, &header)
+    let mut request = request(kind, flags, &header);
+    request
         .attribute(RTA_DST, &ip_bytes(route.dst.addr))
-        .attribute(RTA_TABLE, &route.table.to_ne_bytes())
-        .attribute(RTA_PRIORITY, &route.metric.to_ne_bytes())
+        .field(RTA_TABLE, &route.table)
+        .field(RTA_PRIORITY, &route.metric)
         .optional(RTA_SRC, route.src.map(|p| ip_bytes(p.addr)))
         .optional(RTA_PREFSRC, route.prefsrc.map(ip_bytes));
-    let request = match route.mtu {
-        Some(mtu) => request.nested(RTA_METRICS, RTAX_MTU, &mtu.to_ne_bytes()),
-        None => request,
-    };
+    if let Some(mtu) = route.mtu {
+        request.nested(RTA_METRICS, |metrics| {
+            metrics.field(RTAX_MTU, &mtu);
+        });
+    }
+    let family = route.family();
     match route.next_hops.as_slice() {
-        [] => request,
+        [] => {}
         [hop] => {
-            let mut attributes = Vec::new();
-            append_gateway(&mut attributes, route.family(), hop);
-            request.attribute(RTA_OIF, &hop.ifindex.to_ne_bytes()).raw(&attributes)
+            request.field(RTA_OIF, &hop.ifindex);
+            put_gateway(&mut request, family, hop);
         }
         hops => {
-            let list: Vec<u8> =
-                hops.iter().flat_map(|hop| hop_bytes(route.family(), hop)).collect();
-            request.attribute(RTA_MULTIPATH, &list)
+            let list: Vec<u8> = hops.iter().flat_map(|hop| hop_bytes(family, hop)).collect();
+            request.attribute(RTA_MULTIPATH, &list);
         }
     }
+    request
 }
 
 /// `struct rtnexthop` and its attributes.
 fn hop_bytes(family: Family, hop: &NextHop) -> Vec<u8> {
     let hops = u8::try_from(hop.weight.saturating_sub(1)).unwrap_or(u8::MAX);
-    let mut bytes = vec![0, 0, 0, hops];
-    bytes.extend_from_slice(&hop.ifindex.to_ne_bytes());
-    append_gateway(&mut bytes, family, hop);
+    let mut attributes = MessageWriter::request(0, 0);
+    put_gateway(&mut attributes, family, hop);
+    let attributes = attributes.finish();
+    let attributes = attributes.get(Header::LEN..).unwrap_or_default();
     // A header and one attribute: the length fits.
-    let len = bytes.len() as u16;
-    bytes[..2].copy_from_slice(&len.to_ne_bytes());
-    bytes
+    let len = (RTNEXTHOP_LEN + attributes.len()) as u16;
+    let [low, high] = len.to_ne_bytes();
+    [&[low, high, 0, hops], &hop.ifindex.to_ne_bytes()[..], attributes].concat()
 }
 
-fn append_gateway(bytes: &mut Vec<u8>, family: Family, hop: &NextHop) {
+fn put_gateway(request: &mut MessageWriter, family: Family, hop: &NextHop) {
     match hop.gateway {
         None => {}
         Some(gateway) if Family::of(gateway) == family => {
-            append(bytes, RTA_GATEWAY, &ip_bytes(gateway));
+            request.attribute(RTA_GATEWAY, &ip_bytes(gateway));
         }
         Some(gateway) => {
             let of = u16::from(family_number(Family::of(gateway))).to_ne_bytes();
-            append(bytes, RTA_VIA, &[&of, ip_bytes(gateway).as_slice()].concat());
+            request.attribute(RTA_VIA, &[&of, ip_bytes(gateway).as_slice()].concat());
         }
     }
 }

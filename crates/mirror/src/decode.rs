@@ -7,24 +7,15 @@
 use core::net::IpAddr;
 use std::sync::Arc;
 
-use crate::attribute::{Attributes, aligned, as_ip, as_text, as_u32, u16_at, u32_at};
+use netlink::attribute::{as_ip, as_text, as_u32, u16_at, u32_at};
+use netlink::{Attributes, Field as _, Header, Messages, flag, kind};
+
 use crate::model::{
     Address, Family, Link, Neighbour, NeighbourState, NextHop, Prefix, Route, RouteKind, Rule,
     RuleAction, Vlan, XfrmInterface,
 };
 use crate::seg6;
 use crate::uapi::*;
-
-/// One netlink message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Incoming {
-    /// Sequence number of the request that it answers, 0 for notifications.
-    pub sequence: u32,
-    /// The dump that the message belongs to met a change and has to be repeated.
-    pub interrupted: bool,
-    /// Content.
-    pub message: Message,
-}
 
 /// What a netlink message says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,34 +45,23 @@ pub enum Message {
     Neighbour(Neighbour),
     /// A neighbour's entry is gone.
     NeighbourGone(Neighbour),
-    /// A dump's end; 0 or an errno.
-    Done(i32),
-    /// A request's end; errno 0 acknowledges. With the kernel's explanation, if it gave one.
-    Error(i32, Option<String>),
     /// Messages were lost.
     Overrun,
     /// Something that is not in the model.
     Other,
 }
 
-/// The messages in one datagram from the kernel.
+/// What the messages of one datagram from the kernel say.
 ///
 /// Takes arbitrary bytes: ends at the first message that does not fit.
-pub fn decode(datagram: &[u8]) -> impl Iterator<Item = Incoming> + '_ {
-    let mut rest = datagram;
-    core::iter::from_fn(move || {
-        let len = usize::try_from(u32_at(rest, 0)?).ok()?;
-        let payload = rest.get(NLMSG_HEADER_LEN..len)?;
-        let kind = u16_at(rest, 4)?;
-        let flags = u16_at(rest, 6)?;
-        let sequence = u32_at(rest, 8)?;
-        rest = rest.get(aligned(len)..).unwrap_or_default();
-        Some(Incoming {
-            sequence,
-            interrupted: flags & NLM_F_DUMP_INTR != 0,
-            message: message(kind, flags, payload).unwrap_or(Message::Other),
-        })
-    })
+pub fn decode(datagram: &[u8]) -> impl Iterator<Item = Message> + '_ {
+    Messages::new(datagram)
+        .map(|(header, whole)| read(&header, whole.get(Header::LEN..).unwrap_or_default()))
+}
+
+/// What a message says, by its header and what follows that.
+pub(crate) fn read(header: &Header, body: &[u8]) -> Message {
+    message(header.kind, header.flags, body).unwrap_or(Message::Other)
 }
 
 fn message(kind: u16, flags: u16, payload: &[u8]) -> Option<Message> {
@@ -93,34 +73,14 @@ fn message(kind: u16, flags: u16, payload: &[u8]) -> Option<Message> {
         RTM_NEWRULE => Message::Rule(rule(payload)?),
         RTM_DELRULE => Message::RuleGone(rule(payload)?),
         RTM_NEWROUTE => {
-            Message::Route { route: route(payload)?, replaces: flags & NLM_F_REPLACE != 0 }
+            Message::Route { route: route(payload)?, replaces: flags & flag::REPLACE != 0 }
         }
         RTM_DELROUTE => Message::RouteGone(route(payload)?),
         RTM_NEWNEIGH => Message::Neighbour(neighbour(payload)?),
         RTM_DELNEIGH => Message::NeighbourGone(neighbour(payload)?),
-        NLMSG_DONE => Message::Done(errno(payload).unwrap_or(0)),
-        NLMSG_ERROR => Message::Error(errno(payload)?, explanation(flags, payload)),
-        NLMSG_OVERRUN => Message::Overrun,
+        kind::OVERRUN => Message::Overrun,
         _ => return None,
     })
-}
-
-/// The kernel writes errnos negated.
-fn errno(payload: &[u8]) -> Option<i32> {
-    Some(i32::from_ne_bytes(*payload.first_chunk()?).wrapping_neg())
-}
-
-/// The text that the kernel may add to an error.
-fn explanation(flags: u16, payload: &[u8]) -> Option<String> {
-    if flags & NLM_F_ACK_TLVS == 0 {
-        return None;
-    }
-    let request_len = match flags & NLM_F_CAPPED {
-        0 => usize::try_from(u32_at(payload, 4)?).ok()?,
-        _ => NLMSG_HEADER_LEN,
-    };
-    let attributes = payload.get(4..)?.get(aligned(request_len)..)?;
-    Attributes::new(attributes).find(NLMSGERR_ATTR_MSG).map(as_text)
 }
 
 fn family(number: u8) -> Option<Family> {
@@ -416,7 +376,7 @@ fn next_hops(family: Family, payload: &[u8]) -> (Vec<NextHop>, bool) {
             encap: encap.map(Arc::new),
             ..next_hop(ifindex, gateway, u16::from(hops) + 1, flags)
         });
-        rest = rest.get(aligned(len)..).unwrap_or_default();
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
     }
     (list, has_encap)
 }

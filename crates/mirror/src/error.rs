@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use netlink::Fault;
+
 /// An operation on the network's state failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -30,6 +32,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// What became of the request that `what` names.
+    pub(crate) fn of(what: &str, fault: Fault) -> Error {
+        match fault {
+            Fault::Refused { errno, text } => Error::Refused {
+                what: what.to_owned(),
+                source: io::Error::from_raw_os_error(errno),
+                explanation: text,
+            },
+            other => Error::Socket(other.into()),
+        }
+    }
+
     /// Linux's errno, where there is one.
     pub fn errno(&self) -> Option<i32> {
         match self {

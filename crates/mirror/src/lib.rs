@@ -17,7 +17,7 @@
 //! | [`Snapshot`], [`Change`] | the state, and each step to it |
 //! | [`Link`], [`Address`], [`Rule`], [`Route`], [`Neighbour`] | plain values, one for each kind of object |
 //! | [`Control`] | adds and deletes rules, routes and neighbours; sets links up; has a neighbour resolved |
-//! | [`decode`], [`Message`], [`Incoming`] | the messages by themselves, for fuzzing |
+//! | [`decode`], [`Message`] | the messages by themselves, for fuzzing |
 //! | [`interface_setting`], [`set_interface_setting`] | `/proc/sys/net/*/conf/NAME` |
 //! | [`tunnel_source`] | `ip sr tunsrc` |
 //! | [`xdp_metadata`] | what a driver tells XDP programs of frames |
@@ -68,8 +68,6 @@
 //! Reading needs no privilege, changing needs `CAP_NET_ADMIN`.
 #![forbid(unsafe_code)]
 
-mod attribute;
-mod connection;
 mod control;
 mod decode;
 mod error;
@@ -84,7 +82,7 @@ mod uapi;
 mod xdp_metadata;
 
 pub use control::Control;
-pub use decode::{Incoming, Message, decode};
+pub use decode::{Message, decode};
 pub use error::Error;
 pub use model::{
     Address, Family, Link, Neighbour, NeighbourState, NextHop, Prefix, Route, RouteKey, RouteKind,

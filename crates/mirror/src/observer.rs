@@ -1,15 +1,11 @@
 //! Follows a network namespace: a dump, then notifications, and dumps again where those fall short.
 
-use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
-use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use netlink::{Connection, Dump, Heard, Listener, MessageWriter, Protocol};
 
-use crate::connection::{BUFFER_LEN, Connection, receive_datagram};
-use crate::decode::decode;
+use crate::decode::read;
 use crate::error::Error;
 use crate::snapshot::{Change, Part, Snapshot, Stale};
 use crate::uapi::*;
@@ -20,9 +16,8 @@ use crate::uapi::*;
 /// [`poll`](Observer::poll). Calling `poll` every few seconds besides makes up for a dump that
 /// kept being overtaken by changes.
 pub struct Observer {
-    events: Socket,
+    events: Listener,
     requests: Connection,
-    buffer: Vec<u8>,
     snapshot: Snapshot,
     stale: Stale,
 }
@@ -43,18 +38,9 @@ impl Observer {
     /// # Errors
     /// As [`new`](Observer::new).
     pub fn with_receive_buffer(bytes: usize) -> Result<Observer, Error> {
-        let mut events = Socket::new(NETLINK_ROUTE)?;
-        if set_socket_recv_buffer_size_force(&events, bytes).is_err() {
-            events.set_rx_buf_sz(i32::try_from(bytes).unwrap_or(i32::MAX))?;
-        }
-        events.bind(&SocketAddr::new(0, 0))?;
-        for group in GROUPS {
-            events.add_membership(group)?;
-        }
         let mut observer = Observer {
-            events,
-            requests: Connection::new()?,
-            buffer: Vec::with_capacity(BUFFER_LEN),
+            events: Listener::subscribe(Protocol::Route, &GROUPS, Some(bytes))?,
+            requests: Connection::open(Protocol::Route)?,
             snapshot: Snapshot::default(),
             stale: Stale::all(),
         };
@@ -64,7 +50,7 @@ impl Observer {
 
     /// Readable when there is something to [`poll`](Observer::poll) for.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.events.as_fd()
+        self.events.fd()
     }
 
     /// Whether a dump was overtaken by changes each time it was tried, so that something may be
@@ -97,7 +83,7 @@ impl Observer {
         self.drain(&mut changes)?;
         for part in Part::ALL {
             if self.stale.contains(part) {
-                self.read(part, &mut changes)?;
+                self.read_again(part, &mut changes)?;
             }
         }
         Ok(changes)
@@ -105,22 +91,15 @@ impl Observer {
 
     /// Applies the notifications that are there.
     fn drain(&mut self, changes: &mut Vec<Change>) -> Result<(), Error> {
-        for _ in 0..DATAGRAMS_A_POLL {
-            match receive_datagram(&self.events, &mut self.buffer, libc::MSG_DONTWAIT) {
-                Ok(()) => {
-                    for incoming in decode(&self.buffer) {
-                        self.snapshot.apply(incoming.message, changes, &mut self.stale);
-                    }
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => {
-                    tracing::info!("netlink notifications were lost; reading the state again");
-                    self.stale = Stale::all();
-                }
-                Err(e) => return Err(e.into()),
+        self.events.hear(DATAGRAMS_A_POLL, |heard| match heard {
+            Heard::Message(header, body) => {
+                self.snapshot.apply(read(&header, body), changes, &mut self.stale);
             }
-        }
+            Heard::Lost => {
+                tracing::info!("netlink notifications were lost; reading the state again");
+                self.stale = Stale::all();
+            }
+        })?;
         Ok(())
     }
 
@@ -128,7 +107,7 @@ impl Observer {
     ///
     /// Notifications that arrive meanwhile are applied by the next call: a dump may be ahead of
     /// them, but the last word about each thing is the same.
-    fn read(&mut self, part: Part, changes: &mut Vec<Change>) -> Result<(), Error> {
+    fn read_again(&mut self, part: Part, changes: &mut Vec<Change>) -> Result<(), Error> {
         let (what, kind, header): (_, _, &[u8]) = match part {
             Part::Links => ("list links", RTM_GETLINK, &[0; IFINFOMSG_LEN]),
             Part::Addresses => ("list addresses", RTM_GETADDR, &[0; IFADDRMSG_LEN]),
@@ -143,9 +122,11 @@ impl Observer {
         };
         let mut dump = Vec::new();
         for _ in 0..DUMP_ATTEMPTS {
-            let interrupted;
-            (dump, interrupted) = self.requests.dump(what, kind, header)?;
-            if !interrupted {
+            dump.clear();
+            let mut request = MessageWriter::request(kind, 0);
+            request.raw(header);
+            let result = self.requests.dump(request, |header, body| dump.push(read(header, body)));
+            if result.map_err(|fault| Error::of(what, fault))? == Dump::Whole {
                 self.stale.clear(part);
                 break;
             }

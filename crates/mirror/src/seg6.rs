@@ -3,7 +3,9 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::attribute::{Attributes, as_ip, as_u32, u32_at};
+use netlink::Attributes;
+use netlink::attribute::{as_ip, as_u32, u16_at, u32_at};
+
 use crate::uapi::*;
 
 /// What a next hop does with packets, beside sending them on.
@@ -103,7 +105,7 @@ impl Seg6Local {
 pub(crate) fn encap(kind: Option<&[u8]>, content: Option<&[u8]>) -> Option<Encap> {
     let content = content?;
     // Two bytes.
-    let number = kind.and_then(|kind| crate::attribute::u16_at(kind, 0));
+    let number = kind.and_then(|kind| u16_at(kind, 0));
     let understood = match number {
         Some(LWTUNNEL_ENCAP_SEG6) => seg6(content).map(Encap::Seg6),
         Some(LWTUNNEL_ENCAP_SEG6_LOCAL) => seg6_local(content).map(Encap::Seg6Local),

@@ -282,7 +282,7 @@ impl Snapshot {
                 }
             }
             Message::Overrun => *stale = Stale::all(),
-            Message::Done(_) | Message::Error(..) | Message::Other => {}
+            Message::Other => {}
         }
     }
 

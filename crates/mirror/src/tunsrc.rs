@@ -3,7 +3,8 @@
 use core::net::{IpAddr, Ipv6Addr};
 use std::io;
 
-use crate::attribute::as_ip;
+use netlink::attribute::as_ip;
+
 use crate::generic::{Generic, unknown};
 
 /// Asks for it, in the network namespace of the calling thread. None where it is not set: Linux takes an address of the

@@ -1,28 +1,7 @@
-//! Numbers of Linux's rtnetlink interface (`linux/netlink.h`, `rtnetlink.h`, `if_link.h`,
+//! Numbers of Linux's rtnetlink interface (`linux/rtnetlink.h`, `if_link.h`,
 //! `if_addr.h`, `fib_rules.h`, `neighbour.h`), under the kernel's names.
 //!
 //! All multi-byte fields are in host byte order unless an address.
-
-pub(crate) const NLMSG_HEADER_LEN: usize = 16;
-pub(crate) const NLMSG_ERROR: u16 = 2;
-pub(crate) const NLMSG_DONE: u16 = 3;
-pub(crate) const NLMSG_OVERRUN: u16 = 4;
-
-pub(crate) const NLM_F_REQUEST: u16 = 0x1;
-pub(crate) const NLM_F_ACK: u16 = 0x4;
-pub(crate) const NLM_F_DUMP_INTR: u16 = 0x10;
-pub(crate) const NLM_F_DUMP: u16 = 0x300;
-pub(crate) const NLM_F_REPLACE: u16 = 0x100;
-pub(crate) const NLM_F_EXCL: u16 = 0x200;
-pub(crate) const NLM_F_CREATE: u16 = 0x400;
-/// In an error: the request is not repeated.
-pub(crate) const NLM_F_CAPPED: u16 = 0x100;
-/// In an error: attributes follow.
-pub(crate) const NLM_F_ACK_TLVS: u16 = 0x200;
-pub(crate) const NLMSGERR_ATTR_MSG: u16 = 1;
-/// Flags of an attribute's type: nested, network byte order.
-pub(crate) const NLA_TYPE_MASK: u16 = 0x3fff;
-pub(crate) const NLA_F_NESTED: u16 = 0x8000;
 
 pub(crate) const RTM_NEWLINK: u16 = 16;
 pub(crate) const RTM_DELLINK: u16 = 17;

@@ -13,7 +13,7 @@ pub const XDP_METADATA_VLAN_TAG: u64 = 1 << 2;
 /// The system does not say, or has no such interface.
 pub fn xdp_metadata(ifindex: u32) -> io::Result<u64> {
     let device = (NETDEV_A_DEV_IFINDEX, &ifindex.to_ne_bytes()[..]);
-    let netdev = Generic::open(b"netdev\0")?;
+    let mut netdev = Generic::open(b"netdev\0")?;
     let bits = netdev.ask(NETDEV_CMD_DEV_GET, Some(device), NETDEV_A_DEV_XDP_RX_METADATA)?;
     let bits = bits.and_then(|bits| bits.first_chunk().copied());
     bits.map(u64::from_ne_bytes).ok_or_else(unknown)

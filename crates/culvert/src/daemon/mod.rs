@@ -44,7 +44,7 @@ use self::life::{
     Life, confinement, detour, error, limits, log, privileges, reloads, unprivileged, watchdog,
 };
 use self::linux::{
-    Linux, memifs, nat, nfnetlink, private, segments, services, topology, tunnels, vlan_entries,
+    Linux, memifs, nat, private, segments, services, topology, tunnels, vlan_entries,
     vlan_priorities, vlans, vrfs, way_back, xfrm_interfaces,
 };
 use self::nat::{FlowStep, Nat};

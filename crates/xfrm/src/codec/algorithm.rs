@@ -11,7 +11,7 @@ use core::fmt;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use super::bytes::{Field, Reader, TooShort};
+use netlink::{Field, Reader, TooShort};
 
 /// Where the length of the integrity check value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Attributes: parsed as Linux's liberal parser does, against the same table of lengths.
 
-use super::bytes::{Field, Reader};
-use super::message::{ATTRIBUTE_HEADER_LEN, align};
+use netlink::Field;
 
 /// Attribute types (`XFRMA_*`).
 pub mod attr {
@@ -189,16 +188,12 @@ fn walk<'a>(
     bytes: &'a [u8],
     mut each: impl FnMut(u16, usize, &'a [u8]) -> Result<(), BadAttribute>,
 ) -> Result<(), BadAttribute> {
-    let mut offset = 0;
-    while let Some(rest) = bytes.get(offset..) {
-        let mut r = Reader::new(rest);
-        let (Ok(len), Ok(kind)) = (u16::read(&mut r), u16::read(&mut r)) else { break };
-        let len = usize::from(len);
-        let Some(value) = rest.get(ATTRIBUTE_HEADER_LEN..len) else { break };
-        each(kind & TYPE_MASK, offset, value)?;
-        offset += align(len);
+    let mut all = netlink::Attributes::new(bytes);
+    loop {
+        let offset = bytes.len() - all.rest().len();
+        let Some((kind, value)) = all.next() else { return Ok(()) };
+        each(kind, offset, value)?;
     }
-    Ok(())
 }
 
 /// Checks the length, and of strict types the value.
@@ -251,9 +246,6 @@ fn check(kind: u16, value: &[u8]) -> Result<(), i32> {
     Ok(())
 }
 
-/// The bits of a type without the nesting and byte order flags.
-const TYPE_MASK: u16 = 0x3fff;
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -261,11 +253,8 @@ mod tests {
     use super::*;
 
     fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut bytes = u16::try_from(value.len() + 4).unwrap().to_ne_bytes().to_vec();
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(value);
-        bytes.resize(align(bytes.len()), 0);
-        bytes
+        let message = netlink::MessageWriter::new(0, 0, 0, 0).attribute(kind, value).take();
+        message[netlink::Header::LEN..].to_vec()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Replay state with a bitmap of any size (`xfrm_replay_state_esn`), and what its bits mean.
 
-use super::bytes::{Field, Reader, TooShort, layout};
+use netlink::{Field, Reader, TooShort, layout};
 
 layout! {
     /// The fixed part of `xfrm_replay_state_esn`.

@@ -3,7 +3,9 @@
 //! Numbers are in native byte order unless the type is [`Be16`] or [`Be32`]. Times are wall-clock
 //! seconds, limits by time are seconds.
 
-use super::bytes::{Address, Be16, Be32, Pad, layout};
+use netlink::{Be16, Be32, Pad, layout};
+
+use super::address::Address;
 
 layout! {
     /// `xfrm_selector`: which packets an SA or policy is for.

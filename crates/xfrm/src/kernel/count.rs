@@ -1,16 +1,15 @@
 //! The kernel's own SAD, beside ours: how many SAs it holds.
 //!
 //! On a machine whose kernel has ESP, an IKE daemon that works on the kernel's XFRM may own tunnels
-//! of its own. What is asked here never contains a key: the count comes from `GETSADINFO`, and of a
-//! notification only the header is read; the kernel discards the rest.
+//! of its own. What is asked here never contains a key: the count comes from `GETSADINFO`, and
+//! notifications are not looked at; the kernel discards what they say.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_XFRM};
+use netlink::{Attributes, Connection, Listener, Protocol, attribute};
 
-use super::connection::Connection;
-use crate::codec::{Field, Header, MessageWriter, attr, flag, kind};
+use crate::codec::{MessageWriter, attr, kind};
 
 /// Follows the number of SAs in the kernel's SAD of the calling thread's network namespace.
 ///
@@ -19,7 +18,7 @@ pub struct KernelSad {
     /// For `GETSADINFO`.
     requests: Connection,
     /// Subscribed to notifications about SAs.
-    events: Socket,
+    events: Listener,
     count: u32,
 }
 
@@ -29,10 +28,8 @@ impl KernelSad {
     /// # Errors
     /// The kernel has no XFRM, or does not let this process ask.
     pub fn open() -> io::Result<KernelSad> {
-        let mut events = Socket::new(NETLINK_XFRM)?;
-        events.bind(&SocketAddr::new(0, GROUP_SA | GROUP_EXPIRE))?;
-        events.set_non_blocking(true)?;
-        let mut sad = KernelSad { requests: Connection::open()?, events, count: 0 };
+        let events = Listener::subscribe(Protocol::Xfrm, &[GROUP_SA, GROUP_EXPIRE], None)?;
+        let mut sad = KernelSad { requests: Connection::open(Protocol::Xfrm)?, events, count: 0 };
         sad.count = sad.ask()?;
         Ok(sad)
     }
@@ -44,7 +41,7 @@ impl KernelSad {
 
     /// Readable when SAs have come or gone.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.events.as_fd()
+        self.events.fd()
     }
 
     /// Counts again if the kernel has told of a change.
@@ -52,53 +49,38 @@ impl KernelSad {
     /// # Errors
     /// The kernel did not answer; the count stays as it was.
     pub fn poll(&mut self) -> io::Result<()> {
-        let mut changed = false;
-        loop {
-            let mut header = [0u8; Header::LEN];
-            match self.events.recv(&mut &mut header[..], 0) {
-                Ok(0) => break,
-                Ok(_) => changed = true,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Notifications were lost: the count says what is there all the same.
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => changed = true,
-                Err(error) => return Err(error),
-            }
-        }
-        if changed {
+        // Where notifications were lost, the count says what is there all the same.
+        if self.events.drain()? {
             self.count = self.ask()?;
         }
         Ok(())
     }
 
     fn ask(&mut self) -> io::Result<u32> {
-        let answer = self.requests.ask(|sequence| {
-            let mut writer = MessageWriter::new(kind::GETSADINFO, flag::REQUEST, sequence, 0);
-            writer.fixed(&0u32).take()
-        })?;
-        let body = answer.as_ref().and_then(|answer| answer.get(Header::LEN..));
-        body.and_then(count_in).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        let mut request = MessageWriter::request(kind::GETSADINFO, 0);
+        request.fixed(&0u32);
+        let answer = self.requests.ask(request)?;
+        let count = answer.and_then(|answer| count_in(&answer));
+        count.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 
-/// The count in the body of a `NEWSADINFO` message: flags, then attributes, of which Linux writes
-/// the count first.
+/// The count in the body of a `NEWSADINFO` message: flags, then attributes.
 fn count_in(body: &[u8]) -> Option<u32> {
-    let (_flags, rest) = body.split_first_chunk::<4>()?;
-    let (header, rest) = rest.split_first_chunk::<4>()?;
-    let kind = u16::from_ne_bytes([header[2], header[3]]);
-    let value = rest.first_chunk::<4>().filter(|_| kind == attr::SAD_CNT)?;
-    Some(u32::from_ne_bytes(*value))
+    let attributes = Attributes::new(body.get(FLAGS_LEN..)?);
+    attributes.find(attr::SAD_CNT).and_then(attribute::as_u32)
 }
 
-/// `XFRMNLGRP_EXPIRE` and `XFRMNLGRP_SA` as bits of `nl_groups`.
-const GROUP_EXPIRE: u32 = 1 << 1;
-const GROUP_SA: u32 = 1 << 2;
+const FLAGS_LEN: usize = 4;
+
+/// `XFRMNLGRP_*`.
+const GROUP_EXPIRE: u32 = 2;
+const GROUP_SA: u32 = 3;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::SadHashInfo;
+    use crate::codec::{Field as _, Header, SadHashInfo};
 
     #[test]
     fn the_count_is_found_in_what_linux_answers() {

@@ -1,16 +1,15 @@
 //! What the kernel tells of changes in its databases.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_XFRM};
+use netlink::{Heard, Listener, Protocol};
 use policy::SaId;
-use zeroize::Zeroize;
 
 use crate::backend::SaEnd;
 use crate::codec::{
-    self, AeventId, Attributes, Expire, Field, Header, Message, Messages, PolicyExpire, PolicyInfo,
-    SaInfo, attr, constant as c, kind,
+    self, AeventId, Attributes, Expire, Field, Header, Messages, PolicyExpire, PolicyInfo, SaInfo,
+    attr, constant as c, kind,
 };
 use crate::database::LearntPolicy;
 
@@ -35,9 +34,7 @@ pub enum KernelEvent {
 
 /// Follows the changes. For one thread.
 pub struct KernelEvents {
-    socket: Socket,
-    /// It may hold keys, and is all zeros between datagrams.
-    buffer: Message,
+    listener: Listener,
 }
 
 impl KernelEvents {
@@ -46,43 +43,28 @@ impl KernelEvents {
     /// # Errors
     /// The kernel has no XFRM, or does not let this process ask.
     pub fn open() -> io::Result<KernelEvents> {
-        let mut socket = Socket::new(NETLINK_XFRM)?;
         let groups = [GROUP_EXPIRE, GROUP_SA, GROUP_POLICY, GROUP_AEVENTS, GROUP_MIGRATE];
-        let all = groups.into_iter().fold(0, |all, group| all | 1 << (group - 1));
-        socket.bind(&SocketAddr::new(0, all))?;
-        socket.set_non_blocking(true)?;
         // A smaller one only has more dumps made.
-        let _ = socket.set_rx_buf_sz(RECEIVE_BUFFER_LEN);
-        Ok(KernelEvents { socket, buffer: Message::new(vec![0; BUFFER_LEN]) })
+        let listener = Listener::subscribe(Protocol::Xfrm, &groups, Some(RECEIVE_BUFFER_LEN))?;
+        Ok(KernelEvents { listener })
     }
 
     /// Readable when there are events.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.listener.fd()
     }
 
-    /// The events that wait, at most `most` datagrams of them.
+    /// The events that wait, at most `most` datagrams of them. What is damaged, or of no interest, is
+    /// left out.
     ///
     /// # Errors
     /// The socket is broken.
     pub fn poll(&mut self, most: usize) -> io::Result<Vec<KernelEvent>> {
         let mut events = Vec::new();
-        for _ in 0..most {
-            let len = match self.socket.recv(&mut &mut self.buffer[..], 0) {
-                Ok(len) => len,
-                Err(error) => match (error.kind(), error.raw_os_error()) {
-                    (io::ErrorKind::WouldBlock, _) => break,
-                    (io::ErrorKind::Interrupted, _) => continue,
-                    (_, Some(libc::ENOBUFS)) => {
-                        events.push(KernelEvent::All);
-                        continue;
-                    }
-                    _ => return Err(error),
-                },
-            };
-            events.extend(decode(self.buffer.get(..len).unwrap_or_default()));
-            self.buffer[..len.min(BUFFER_LEN)].zeroize();
-        }
+        self.listener.hear(most, |heard| match heard {
+            Heard::Message(header, body) => events.extend(event(header.kind, body)),
+            Heard::Lost => events.push(KernelEvent::All),
+        })?;
         Ok(events)
     }
 }
@@ -181,8 +163,6 @@ const GROUP_MIGRATE: u32 = 7;
 
 /// Room for some ten thousand changes.
 const RECEIVE_BUFFER_LEN: usize = 8 << 20;
-
-const BUFFER_LEN: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -3,24 +3,22 @@
 //! | Module       | What it knows                                            |
 //! |--------------|----------------------------------------------------------|
 //! | this one     | requests: dumps, an SA's numbers, expiries               |
-//! | `connection` | a netlink socket for requests and their answers          |
 //! | `events`     | what the kernel tells of changes                         |
 //! | `count`      | how many SAs the kernel has                              |
 //!
 //! Nothing here decides. Times out of the kernel are wall-clock seconds, SPIs are in host byte order.
 
-mod connection;
 mod count;
 mod events;
 
 use std::io;
 
+use netlink::{Connection, Dump, Fault, Protocol};
 use policy::{Action, Direction, SaId};
 
-use self::connection::Connection;
 use crate::clock::Now;
 use crate::codec::{
-    self, AF_INET, AF_INET6, Address, AeventId, Attributes, Be32, Expire, Field, Header, Id,
+    self, AF_INET, AF_INET6, Address, AeventId, Attributes, Be32, Expire, Field, Id,
     LifetimeConfig, LifetimeCurrent, MarkAttribute, Message, MessageWriter, Pad, PolicyDefault,
     PolicyId, PolicyInfo, SaInfo, SelectorInfo, attr, constant as c, family_of, flag, kind,
 };
@@ -42,7 +40,7 @@ impl Kernel {
     /// # Errors
     /// The kernel has no XFRM, or does not let this process ask.
     pub fn open() -> io::Result<Kernel> {
-        Ok(Kernel { connection: Connection::open()? })
+        Ok(Kernel { connection: Connection::open(Protocol::Xfrm)? })
     }
 
     /// All SAs, oldest first, and whether changes came in between. What is damaged is left out.
@@ -51,15 +49,11 @@ impl Kernel {
     /// # Errors
     /// The kernel did not answer.
     pub fn sas(&mut self, generation: &mut u64, now: Now) -> io::Result<(Vec<LearntSa>, bool)> {
-        let request = |sequence| {
-            let flags = flag::REQUEST | flag::DUMP;
-            MessageWriter::new(kind::GETSA, flags, sequence, 0).take()
-        };
-        let (answers, is_stale) = self.connection.dump(request)?;
+        let (answers, is_stale) = self.dump(kind::GETSA)?;
         // Linux begins with the youngest.
         let sas = answers.iter().rev().filter_map(|answer| {
             *generation += 1;
-            LearntSa::decode(body(answer), *generation, now).ok()
+            LearntSa::decode(answer, *generation, now).ok()
         });
         Ok((sas.collect(), is_stale))
     }
@@ -69,13 +63,11 @@ impl Kernel {
     /// # Errors
     /// The kernel did not answer, or what it answered is damaged.
     pub fn sa(&mut self, id: &SaId, generation: u64, now: Now) -> io::Result<Option<LearntSa>> {
-        let answer = self.connection.ask(|sequence| {
-            let mut w = MessageWriter::new(kind::GETSA, flag::REQUEST, sequence, 0);
-            w.fixed(&name(id));
-            put_mark(&mut w, id);
-            w.finish()
-        })?;
-        let learnt = answer.map(|answer| LearntSa::decode(body(&answer), generation, now));
+        let mut w = MessageWriter::request(kind::GETSA, 0);
+        w.fixed(&name(id));
+        put_mark(&mut w, id);
+        let answer = unless_gone(self.connection.ask(w))?.flatten();
+        let learnt = answer.map(|answer| LearntSa::decode(&answer, generation, now));
         learnt.transpose().map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
@@ -84,12 +76,8 @@ impl Kernel {
     /// # Errors
     /// The kernel did not answer.
     pub fn policies(&mut self) -> io::Result<(Vec<LearntPolicy>, bool)> {
-        let request = |sequence| {
-            let flags = flag::REQUEST | flag::DUMP;
-            MessageWriter::new(kind::GETPOLICY, flags, sequence, 0).take()
-        };
-        let (answers, is_stale) = self.connection.dump(request)?;
-        let policies = answers.iter().rev().filter_map(|a| LearntPolicy::decode(body(a)).ok());
+        let (answers, is_stale) = self.dump(kind::GETPOLICY)?;
+        let policies = answers.iter().rev().filter_map(|a| LearntPolicy::decode(a).ok());
         Ok((policies.filter(|policy| !policy.is_of_socket).collect(), is_stale))
     }
 
@@ -99,16 +87,13 @@ impl Kernel {
     /// # Errors
     /// The kernel did not answer.
     pub fn defaults(&mut self) -> io::Result<[Action; 3]> {
-        let answer = self.connection.ask(|sequence| {
-            let mut w = MessageWriter::new(kind::GETDEFAULT, flag::REQUEST, sequence, 0);
-            w.fixed(&PolicyDefault::default());
-            w.finish()
-        });
-        let answer = match answer {
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => None,
-            answer => answer?,
+        let mut w = MessageWriter::request(kind::GETDEFAULT, 0);
+        w.fixed(&PolicyDefault::default());
+        let answer = match self.connection.ask(w) {
+            Err(Fault::Refused { errno: libc::EINVAL, .. }) => None,
+            answer => unless_gone(answer)?.flatten(),
         };
-        let told = answer.and_then(|answer| PolicyDefault::decode(body(&answer)).ok());
+        let told = answer.and_then(|answer| PolicyDefault::decode(&answer).ok());
         let action = |told: u8| match told {
             c::DEFAULT_BLOCK => Action::Block,
             _ => Action::Allow,
@@ -122,15 +107,13 @@ impl Kernel {
     /// # Errors
     /// The kernel did not answer, or what it answered is damaged.
     pub fn numbers(&mut self, id: &SaId) -> io::Result<Option<KernelNumbers>> {
-        let answer = self.connection.ask(|sequence| {
-            let mut w = MessageWriter::new(kind::GETAE, flag::REQUEST, sequence, 0);
-            w.fixed(&aevent(id, c::AE_RVAL | c::AE_LVAL));
-            put_mark(&mut w, id);
-            w.finish()
-        })?;
+        let mut w = MessageWriter::request(kind::GETAE, 0);
+        w.fixed(&aevent(id, c::AE_RVAL | c::AE_LVAL));
+        put_mark(&mut w, id);
+        let answer = unless_gone(self.connection.ask(w))?.flatten();
         let Some(answer) = answer else { return Ok(None) };
         let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-        let rest = body(&answer).get(AeventId::LEN..).ok_or_else(invalid)?;
+        let rest = answer.get(AeventId::LEN..).ok_or_else(invalid)?;
         let a = Attributes::parse(rest).map_err(|_| invalid())?;
         let current: LifetimeCurrent = a.value(attr::LTIME_VAL).unwrap_or_default();
         KernelNumbers::decode(&a, &current).map(Some).map_err(|_| invalid())
@@ -177,14 +160,11 @@ impl Kernel {
     }
 
     fn set(&mut self, id: &SaId, write: impl FnOnce(&mut MessageWriter)) -> io::Result<bool> {
-        self.connection.command(|sequence| {
-            let flags = flag::REQUEST | flag::ACK | flag::REPLACE;
-            let mut w = MessageWriter::new(kind::NEWAE, flags, sequence, 0);
-            w.fixed(&aevent(id, 0));
-            write(&mut w);
-            put_mark(&mut w, id);
-            w.finish()
-        })
+        let mut w = MessageWriter::request(kind::NEWAE, flag::REPLACE);
+        w.fixed(&aevent(id, 0));
+        write(&mut w);
+        put_mark(&mut w, id);
+        self.command(w)
     }
 
     /// Installs a policy that lets pass. What stands already is replaced.
@@ -198,14 +178,10 @@ impl Kernel {
             dir: bypass.direction as u8,
             ..PolicyInfo::default()
         };
-        let build = |sequence| {
-            let flags = flag::REQUEST | flag::ACK;
-            let mut w = MessageWriter::new(kind::UPDPOLICY, flags, sequence, 0);
-            w.fixed(&info);
-            bypass.put_scope(&mut w);
-            w.finish()
-        };
-        self.connection.command(build).map(drop)
+        let mut w = MessageWriter::request(kind::UPDPOLICY, 0);
+        w.fixed(&info);
+        bypass.put_scope(&mut w);
+        self.command(w).map(drop)
     }
 
     /// Takes such a policy away. Returns whether it was there.
@@ -215,13 +191,10 @@ impl Kernel {
     pub fn delete_bypass(&mut self, bypass: &Bypass) -> io::Result<bool> {
         let dir = bypass.direction as u8;
         let id = PolicyId { selector: bypass.selector(), dir, ..PolicyId::default() };
-        self.connection.command(|sequence| {
-            let flags = flag::REQUEST | flag::ACK;
-            let mut w = MessageWriter::new(kind::DELPOLICY, flags, sequence, 0);
-            w.fixed(&id);
-            bypass.put_scope(&mut w);
-            w.finish()
-        })
+        let mut w = MessageWriter::request(kind::DELPOLICY, 0);
+        w.fixed(&id);
+        bypass.put_scope(&mut w);
+        self.command(w)
     }
 
     /// Says that an SA has reached a limit: the kernel tells its owner, and deletes it where the limit
@@ -230,16 +203,26 @@ impl Kernel {
     /// # Errors
     /// The kernel did not take it.
     pub fn expire(&mut self, id: &SaId, is_hard: bool) -> io::Result<bool> {
-        self.connection.command(|sequence| {
-            let flags = flag::REQUEST | flag::ACK;
-            let mut w = MessageWriter::new(kind::EXPIRE, flags, sequence, 0);
-            let codec::SaId { dst, spi, family, protocol, .. } = name(id);
-            let sa =
-                SaInfo { id: Id { dst, spi, protocol, pad: Pad }, family, ..SaInfo::default() };
-            w.fixed(&Expire { sa, hard: is_hard.into(), pad: Pad });
-            put_mark(&mut w, id);
-            w.finish()
-        })
+        let mut w = MessageWriter::request(kind::EXPIRE, 0);
+        let codec::SaId { dst, spi, family, protocol, .. } = name(id);
+        let sa = SaInfo { id: Id { dst, spi, protocol, pad: Pad }, family, ..SaInfo::default() };
+        w.fixed(&Expire { sa, hard: is_hard.into(), pad: Pad });
+        put_mark(&mut w, id);
+        self.command(w)
+    }
+
+    /// Has something done; false where what it names is not there.
+    fn command(&mut self, request: MessageWriter) -> io::Result<bool> {
+        Ok(unless_gone(self.connection.command(request))?.is_some())
+    }
+
+    /// All of something, and whether changes got in between, so that it may be inconsistent.
+    fn dump(&mut self, kind: u16) -> io::Result<(Vec<Message>, bool)> {
+        let mut all = Vec::new();
+        let request = MessageWriter::request(kind, 0);
+        let dump = self.connection.dump(request, |_, body| all.push(Message::new(body.to_vec())));
+        let dump = unless_gone(dump)?;
+        Ok((all, dump == Some(Dump::Interrupted)))
     }
 }
 
@@ -272,9 +255,12 @@ impl Bypass {
     }
 }
 
-/// What follows a message's header.
-fn body(message: &Message) -> &[u8] {
-    message.get(Header::LEN..).unwrap_or_default()
+/// `None` where what a request names is not there.
+fn unless_gone<T>(result: Result<T, Fault>) -> io::Result<Option<T>> {
+    match result {
+        Err(Fault::Refused { errno: libc::ESRCH | libc::ENOENT, .. }) => Ok(None),
+        result => Ok(Some(result?)),
+    }
 }
 
 fn name(id: &SaId) -> codec::SaId {

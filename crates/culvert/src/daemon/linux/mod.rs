@@ -2,7 +2,6 @@
 
 pub mod memifs;
 pub mod nat;
-pub mod nfnetlink;
 pub mod private;
 pub mod segments;
 pub mod services;

@@ -11,21 +11,21 @@
 //! with `tun.early_acquire` replaces it.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use dataplane::{PolicySays, Step};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
+use netlink::attribute::as_be32;
+use netlink::netfilter::{self, Nfgenmsg};
+use netlink::{Be16, Connection, Heard, Listener, MessageWriter, Protocol};
 use policy::Direction;
 use tracing::{debug, warn};
-use xfrm::codec::{Field as _, Header, MessageWriter, Messages, flag, kind};
 
 use crate::config::Config;
-use crate::daemon::nfnetlink::{number, split, walk};
 
 /// The kernel's reports.
 pub struct Early {
     table: String,
-    socket: Socket,
+    socket: Listener,
 }
 
 /// A packet that Linux is about to send to the private interface.
@@ -51,7 +51,7 @@ impl Early {
 
     /// Readable when there are reports.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.socket.fd()
     }
 
     /// Removes the chain.
@@ -64,14 +64,12 @@ impl Early {
     /// What was reported, at most some of it at a time.
     pub fn reports(&mut self) -> Vec<Reported> {
         let mut reports = Vec::new();
-        while reports.len() < AT_ONCE {
-            match self.socket.recv_from_full() {
-                Ok((told, _)) => reports.extend(Messages::new(&told).filter_map(reported)),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Nothing more; or some were lost, as is told with `ENOBUFS`: they come again in a second.
-                Err(_) => break,
+        // Where some were lost, they come again in a second.
+        let _ = self.socket.hear(AT_ONCE, |heard| {
+            if let Heard::Message(header, body) = heard {
+                reports.extend(reported(header.kind, body));
             }
-        }
+        });
         reports
     }
 }
@@ -84,16 +82,15 @@ pub fn wanting(step: &Step) -> Option<u32> {
     }
 }
 
-/// Reads a report, given its header and the whole message.
-fn reported((header, message): (Header, &[u8])) -> Option<Reported> {
-    if header.kind != ULOG << 8 | PACKET {
+/// Reads a report, given its type and what follows its header.
+fn reported(kind: u16, body: &[u8]) -> Option<Reported> {
+    if kind != netfilter::kind(ULOG, PACKET) {
         return None;
     }
-    let (_, attributes) = split(message.get(Header::LEN..)?)?;
     let (mut mark, mut packet) = (0, None);
-    for (kind, value) in walk(attributes) {
+    for (kind, value) in netfilter::split(body)?.1 {
         match kind {
-            MARK => mark = number(value)?,
+            MARK => mark = as_be32(value)?,
             PAYLOAD => packet = Some(value.to_vec()),
             _ => {}
         }
@@ -102,41 +99,19 @@ fn reported((header, message): (Header, &[u8])) -> Option<Reported> {
 }
 
 /// A socket that gets what is logged to the group, each packet at once and as a whole.
-fn listen() -> io::Result<Socket> {
-    let mut socket = Socket::new(NETLINK_NETFILTER)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    let [high, low] = GROUP.to_be_bytes();
+fn listen() -> io::Result<Listener> {
+    let mut netfilter = Connection::open(Protocol::Netfilter)?;
     let mode = [&u32::MAX.to_be_bytes()[..], &[COPY_PACKET, 0]].concat();
-    for (n, (attribute, value)) in
-        (1..).zip([(CFG_CMD, vec![CMD_BIND]), (CFG_MODE, mode), (CFG_QTHRESH, vec![0, 0, 0, 1])])
+    for (attribute, value) in
+        [(CFG_CMD, vec![CMD_BIND]), (CFG_MODE, mode), (CFG_QTHRESH, vec![0, 0, 0, 1])]
     {
-        let flags = flag::REQUEST | flag::ACK;
-        let mut writer = MessageWriter::new(ULOG << 8 | CONFIG, flags, n, 0);
-        // nfgenmsg: family, version, resource.
-        writer.fixed(&u32::from_ne_bytes([0, 0, high, low])).attribute(attribute, &value);
-        socket.send(&writer.finish(), 0)?;
-        acknowledged(&socket, n)?;
+        let mut request = MessageWriter::request(netfilter::kind(ULOG, CONFIG), 0);
+        request.fixed(&Nfgenmsg { resource: Be16(GROUP), ..Nfgenmsg::default() });
+        request.attribute(attribute, &value);
+        // Reports that come before the answer are lost: their packets come again.
+        netfilter.command(request)?;
     }
-    socket.set_non_blocking(true)?;
-    Ok(socket)
-}
-
-/// Waits for the answer to a request. Reports may come before it: their packets come again.
-fn acknowledged(socket: &Socket, number: u32) -> io::Result<()> {
-    loop {
-        let (answer, _) = socket.recv_from_full()?;
-        for (header, message) in Messages::new(&answer) {
-            if header.kind == kind::ERROR && header.seq == number {
-                let errno = message.get(Header::LEN..).and_then(|rest| rest.first_chunk());
-                return match errno.map(|bytes| i32::from_ne_bytes(*bytes)) {
-                    Some(0) => Ok(()),
-                    Some(errno) => Err(io::Error::from_raw_os_error(-errno)),
-                    None => Err(io::ErrorKind::InvalidData.into()),
-                };
-            }
-        }
-    }
+    netfilter.into_listener()
 }
 
 /// The chain, in place of one that an earlier run has left. A destination that is in its set was told of.
@@ -194,11 +169,13 @@ const COPY_PACKET: u8 = 2;
 
 #[cfg(test)]
 mod tests {
+    use netlink::{Field as _, Header, Messages};
+
     use super::*;
 
     fn message(kind: u16, attributes: &[(u16, &[u8])]) -> Vec<u8> {
         let mut writer = MessageWriter::new(kind, 0, 0, 0);
-        writer.fixed(&u32::from_ne_bytes([2, 0, 0, 219]));
+        writer.fixed(&Nfgenmsg { family: 2, version: 0, resource: Be16(GROUP) });
         for (kind, value) in attributes {
             writer.attribute(*kind, value);
         }
@@ -206,7 +183,10 @@ mod tests {
     }
 
     fn read(bytes: &[u8]) -> Vec<Reported> {
-        Messages::new(bytes).filter_map(reported).collect()
+        let messages = Messages::new(bytes);
+        messages
+            .filter_map(|(header, whole)| reported(header.kind, &whole[Header::LEN..]))
+            .collect()
     }
 
     #[test]

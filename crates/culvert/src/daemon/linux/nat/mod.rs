@@ -13,13 +13,14 @@ mod upkeep;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use conntrack::{Binding, Bindings, Change, Direction, Entry, Event, Tuple, events, message};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
+use conntrack::{Binding, Bindings, Change, Direction, Entry, Event, Tuple, message};
+use netlink::answer::Answer;
+use netlink::{Fault, Heard, Listener, Protocol};
 use tracing::{debug, warn};
 
 pub use self::statistics::look as statistics;
@@ -40,8 +41,8 @@ pub struct FlowStep {
 pub struct Nat {
     bindings: Arc<Bindings>,
     rules: NatWatch,
-    events: Socket,
-    requests: Socket,
+    events: Listener,
+    requests: Listener,
     dump: Option<Dump>,
     dumps: u32,
     upkeep: Upkeep,
@@ -61,7 +62,7 @@ pub struct NatCounters {
 
 /// A dump under way.
 struct Dump {
-    socket: Socket,
+    answers: Listener,
     /// Connections that have gone meanwhile: the dump may tell of them later.
     gone: HashSet<(Tuple, u32)>,
 }
@@ -83,15 +84,10 @@ impl Nat {
     /// # Errors
     /// The kernel has no connection tracking, or does not let this process ask.
     pub fn begin() -> io::Result<Nat> {
-        let mut events = Socket::new(NETLINK_NETFILTER)?;
-        // Without it a burst of new connections is lost; more than the system's limit needs a privilege.
-        let _ = events.set_rx_buf_sz(EVENTS_BUFFER_LEN);
-        events.bind(&SocketAddr::new(0, message::GROUPS))?;
-        events.set_non_blocking(true)?;
-        let mut requests = Socket::new(NETLINK_NETFILTER)?;
-        requests.bind_auto()?;
-        requests.connect(&SocketAddr::new(0, 0))?;
-        requests.set_non_blocking(true)?;
+        // Without room a burst of new connections is lost.
+        let room = Some(EVENTS_BUFFER_LEN);
+        let events = Listener::subscribe(Protocol::Netfilter, &message::GROUPS, room)?;
+        let requests = Listener::open(Protocol::Netfilter)?;
         let bindings = Arc::new(Bindings::default());
         let rules = NatWatch::new();
         bindings.set_asks(rules.families());
@@ -109,8 +105,8 @@ impl Nat {
 
     /// Descriptors that become readable when there is something to learn.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let dump = self.dump.as_ref().map(|dump| dump.socket.as_fd());
-        [self.events.as_fd()].into_iter().chain(dump).chain(self.rules.fd())
+        let dump = self.dump.as_ref().map(|dump| dump.answers.fd());
+        [self.events.fd()].into_iter().chain(dump).chain(self.rules.fd())
     }
 
     /// How long the next round may be put off while no descriptor is readable.
@@ -133,20 +129,16 @@ impl Nat {
     pub fn serve(&mut self, is_local: impl Fn(IpAddr) -> bool) -> Vec<FlowStep> {
         let mut round = Round::default();
         let mut is_lost = false;
-        for _ in 0..DATAGRAMS_PER_ROUND {
-            match self.events.recv_from_full() {
-                Ok((told, _)) => {
-                    for event in events(&told) {
-                        match event {
-                            Event::Is(entry) => self.learn(&mut round, entry, &is_local),
-                            Event::Gone { original, id } => self.forget(&mut round, original, id),
-                            Event::Done | Event::Answered(_) => {}
-                        }
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => is_lost = true,
+        let mut told = Vec::new();
+        let heard = self.events.hear(DATAGRAMS_PER_ROUND, |heard| match heard {
+            Heard::Message(header, body) => told.extend(message::event(header.kind, body)),
+            Heard::Lost => is_lost = true,
+        });
+        is_lost |= heard.is_err();
+        for event in told {
+            match event {
+                Event::Is(entry) => self.learn(&mut round, entry, &is_local),
+                Event::Gone { original, id } => self.forget(&mut round, original, id),
             }
         }
         self.read_dump(&mut round, &is_local);
@@ -219,39 +211,40 @@ impl Nat {
 
     /// Asks for everything: at the start, and when events were lost.
     fn read_anew(&mut self) -> io::Result<()> {
-        let mut socket = Socket::new(NETLINK_NETFILTER)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        socket.set_non_blocking(true)?;
-        socket.send(&message::dump(), 0)?;
+        let answers = Listener::open(Protocol::Netfilter)?;
+        answers.send(&message::dump())?;
         self.dumps = self.dumps.wrapping_add(1);
-        self.dump = Some(Dump { socket, gone: HashSet::new() });
+        self.dump = Some(Dump { answers, gone: HashSet::new() });
         Ok(())
     }
 
     fn read_dump(&mut self, round: &mut Round, is_local: &impl Fn(IpAddr) -> bool) {
-        let Some(dump) = self.dump.take() else { return };
-        for _ in 0..DATAGRAMS_PER_ROUND {
-            let told = match dump.socket.recv_from_full() {
-                Ok((told, _)) => told,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => {
-                    debug!(%error, "a dump of connections");
-                    break;
+        let Some(mut dump) = self.dump.take() else { return };
+        let (mut told, mut is_over) = (Vec::new(), false);
+        let heard = dump.answers.hear(DATAGRAMS_PER_ROUND, |heard| match heard {
+            Heard::Message(header, body) => match Answer::read(&header, body) {
+                Ok(Answer::Part | Answer::Overrun) => {
+                    told.extend(message::event(header.kind, body));
                 }
-            };
-            for event in events(&told) {
-                match event {
-                    Event::Is(entry) if !dump.gone.contains(&(entry.original, entry.id)) => {
-                        self.learn(round, entry, is_local);
-                    }
-                    Event::Done | Event::Answered(_) => return self.sweep(round),
-                    Event::Is(_) | Event::Gone { .. } => {}
+                Ok(Answer::End) | Err(_) => is_over = true,
+            },
+            Heard::Lost => debug!(error = %Fault::Lost, "a dump of connections"),
+        });
+        if let Err(error) = heard {
+            debug!(%error, "a dump of connections");
+        }
+        for event in told {
+            match event {
+                Event::Is(entry) if !dump.gone.contains(&(entry.original, entry.id)) => {
+                    self.learn(round, entry, is_local);
                 }
+                Event::Is(_) | Event::Gone { .. } => {}
             }
         }
-        self.dump = Some(dump);
+        match is_over {
+            true => self.sweep(round),
+            false => self.dump = Some(dump),
+        }
     }
 
     /// Forgets connections that a whole dump did not have.
@@ -268,14 +261,18 @@ impl Nat {
     /// Sends requests; what is refused is gone, as an event says as well.
     fn tell(&mut self, requests: &[u8]) {
         if !requests.is_empty()
-            && let Err(error) = self.requests.send(requests, 0)
+            && let Err(error) = self.requests.send(requests)
         {
             debug!(%error, "connections were not refreshed");
         }
-        while let Ok((answer, _)) = self.requests.recv_from_full() {
-            let is_refusal = |event: &Event| matches!(event, Event::Answered(errno) if *errno != 0);
-            self.counters.refused += events(&answer).filter(is_refusal).count() as u64;
-        }
+        // Where the socket is broken, nothing was refused.
+        let _ = self.requests.hear(usize::MAX, |heard| {
+            if let Heard::Message(header, body) = heard
+                && let Err(Fault::Refused { .. }) = Answer::read(&header, body)
+            {
+                self.counters.refused += 1;
+            }
+        });
     }
 }
 

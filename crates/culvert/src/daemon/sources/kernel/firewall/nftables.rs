@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
-use xfrm::codec::{Field as _, Header, MessageWriter, Messages, flag, kind};
+use netlink::attribute::{as_be32 as number, as_text as text};
+use netlink::netfilter::{self, Nfgenmsg, split};
+use netlink::{Attributes, Connection, Heard, Listener, MessageWriter, Protocol};
 
 use super::chains::Chains;
-use crate::daemon::nfnetlink::{number, split, walk};
 
 /// Follows changes of tables, chains and rules.
 pub struct Events {
-    socket: Socket,
+    listener: Listener,
 }
 
 impl Events {
@@ -21,37 +21,31 @@ impl Events {
     /// # Errors
     /// The kernel does not let this process ask.
     pub fn open() -> io::Result<Option<Events>> {
-        let mut socket = match Socket::new(NETLINK_NETFILTER) {
-            Err(error) if error.raw_os_error() == Some(PROTOCOL_UNKNOWN) => return Ok(None),
-            socket => socket?,
-        };
-        socket.bind(&SocketAddr::new(0, 1 << (GROUP_NFTABLES - 1)))?;
-        socket.set_non_blocking(true)?;
-        Ok(Some(Events { socket }))
+        match Listener::subscribe(Protocol::Netfilter, &[GROUP_NFTABLES], None) {
+            Err(error) if error.raw_os_error() == Some(PROTOCOL_UNKNOWN) => Ok(None),
+            listener => Ok(Some(Events { listener: listener? })),
+        }
     }
 
     /// Readable when there are changes.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.listener.fd()
     }
 
     /// Reads what was told: whether it could change what [`read`] finds.
     pub fn has_changed(&mut self) -> bool {
         let mut has_changed = false;
-        for _ in 0..EVENTS_AT_ONCE {
-            match self.socket.recv_from_full() {
+        let heard = self.listener.hear(EVENTS_AT_ONCE, |heard| {
+            has_changed |= match heard {
                 // Sets' elements come and go all the time, and are told too.
-                Ok((told, _)) => {
-                    let counts = |kind: u16| kind >> 8 == NF_TABLES && kind & 0xff <= DEL_RULE;
-                    has_changed |= Messages::new(&told).any(|(header, _)| counts(header.kind));
+                Heard::Message(header, _) => {
+                    header.kind >> 8 == NF_TABLES && header.kind & 0xff <= DEL_RULE
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // Most likely some were lost.
-                Err(_) => has_changed = true,
-            }
-        }
-        has_changed
+                Heard::Lost => true,
+            };
+        });
+        // Most likely some were lost.
+        has_changed || heard.is_err()
     }
 }
 
@@ -133,42 +127,22 @@ fn dump(
     what: u16,
     family: u8,
     names: &[(u16, &str)],
-    mut is_last: impl FnMut(&[u8]) -> bool,
+    is_last: impl FnMut(&[u8]) -> bool,
 ) -> io::Result<bool> {
-    let mut socket = Socket::new(NETLINK_NETFILTER)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    let flags = flag::REQUEST | flag::DUMP;
-    let mut writer = MessageWriter::new(NF_TABLES << 8 | what, flags, 1, 0);
-    // nfgenmsg: family, version, resource.
-    writer.fixed(&u32::from_ne_bytes([family, 0, 0, 0]));
+    let mut request = MessageWriter::request(netfilter::kind(NF_TABLES, what), 0);
+    request.fixed(&Nfgenmsg::of(family));
     for (attribute, name) in names {
-        writer.attribute(*attribute, &[name.as_bytes(), &[0]].concat());
+        request.text(*attribute, name);
     }
-    socket.send(&writer.finish(), 0)?;
-    loop {
-        let (answer, _) = socket.recv_from_full()?;
-        for (header, message) in Messages::new(&answer) {
-            let body = message.get(Header::LEN..).unwrap_or_default();
-            match header.kind {
-                kind::DONE => return Ok(false),
-                kind::ERROR => {
-                    let errno = body.first_chunk().map_or(0, |errno| i32::from_ne_bytes(*errno));
-                    return Err(io::Error::from_raw_os_error(-errno));
-                }
-                // A change in between is told, and read after.
-                _ if is_last(body) => return Ok(true),
-                _ => {}
-            }
-        }
-    }
+    // A change in between is told, and read after.
+    Ok(Connection::open(Protocol::Netfilter)?.dump_until(request, is_last)?)
 }
 
 /// A table that is switched off: family and name.
 fn dormant(message: &[u8]) -> Option<(u8, String)> {
     let (family, attributes) = split(message)?;
-    let flags = number(find(attributes, TABLE_FLAGS)?)?;
-    (flags & DORMANT != 0).then_some((family, text(find(attributes, TABLE_NAME)?)))
+    let flags = number(attributes.find(TABLE_FLAGS)?)?;
+    (flags & DORMANT != 0).then_some((family, text(attributes.find(TABLE_NAME)?)))
 }
 
 /// A base chain.
@@ -190,24 +164,24 @@ impl Chain {
     /// By the kernel's message; `None` for one that is no base chain.
     fn decode(message: &[u8]) -> Option<Chain> {
         let (family, attributes) = split(message)?;
-        let hook = find(attributes, CHAIN_HOOK)?;
-        let is_nat = find(attributes, CHAIN_TYPE).is_some_and(|kind| text(kind) == "nat");
-        let policy = find(attributes, CHAIN_POLICY).and_then(number).unwrap_or(ACCEPT);
+        let hook = attributes.find(CHAIN_HOOK)?;
+        let is_nat = attributes.find(CHAIN_TYPE).is_some_and(|kind| text(kind) == "nat");
+        let policy = attributes.find(CHAIN_POLICY).and_then(number).unwrap_or(ACCEPT);
         let one = find(hook, HOOK_DEV).map(text);
-        let several = find(hook, HOOK_DEVS).unwrap_or_default();
-        let several = walk(several).filter_map(|(kind, name)| match kind {
-            DEVICE_NAME => Some(text(name)),
-            DEVICE_PREFIX => Some(format!("{}*", text(name))),
-            _ => None,
-        });
+        let several =
+            Attributes::new(hook).within(HOOK_DEVS).filter_map(|(kind, name)| match kind {
+                DEVICE_NAME => Some(text(name)),
+                DEVICE_PREFIX => Some(format!("{}*", text(name))),
+                _ => None,
+            });
         Some(Chain {
             family,
-            table: text(find(attributes, CHAIN_TABLE)?),
-            name: text(find(attributes, CHAIN_NAME)?),
+            table: text(attributes.find(CHAIN_TABLE)?),
+            name: text(attributes.find(CHAIN_NAME)?),
             hook: number(find(hook, HOOK_NUM)?)?,
             devices: one.into_iter().chain(several).collect(),
             drops: policy != ACCEPT && !is_nat,
-            has_rules: find(attributes, CHAIN_USE).and_then(number) != Some(0),
+            has_rules: attributes.find(CHAIN_USE).and_then(number) != Some(0),
             is_nat,
         })
     }
@@ -251,8 +225,7 @@ impl std::fmt::Display for Chain {
 /// Whether a rule could do more than let packets pass.
 fn rule_counts(message: &[u8]) -> bool {
     let Some((_, attributes)) = split(message) else { return false };
-    let expressions = find(attributes, RULE_EXPRESSIONS).unwrap_or_default();
-    walk(expressions).any(|(_, expression)| {
+    attributes.within(RULE_EXPRESSIONS).any(|(_, expression)| {
         let name = find(expression, EXPRESSION_NAME).map(text).unwrap_or_default();
         !is_harmless(&name, find(expression, EXPRESSION_DATA).unwrap_or_default())
     })
@@ -283,12 +256,7 @@ fn is_harmless(name: &str, data: &[u8]) -> bool {
 }
 
 fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
-    walk(bytes).find(|(found, _)| *found == kind).map(|(_, value)| value)
-}
-
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
+    Attributes::new(bytes).find(kind)
 }
 
 /// `EPROTONOSUPPORT`.

@@ -1,7 +1,5 @@
 //! Reading and writing fixed layouts: bounds-checked, padding always zero on the way out.
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
 /// Something ended before its fixed part did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("shorter than its fixed part")]
@@ -122,63 +120,8 @@ impl<const N: usize> Field for Pad<N> {
     }
 }
 
-/// Linux's `xfrm_address_t`: 16 bytes, of which IPv4 uses the first 4. The others are kept as they
-/// came.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Address(pub [u8; 16]);
-
-impl Address {
-    /// The address of this family, or `None` for a family other than IPv4 and IPv6.
-    pub fn ip(self, family: u16) -> Option<IpAddr> {
-        match family {
-            AF_INET => {
-                let [a, b, c, d, ..] = self.0;
-                Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d)))
-            }
-            AF_INET6 => Some(IpAddr::V6(Ipv6Addr::from(self.0))),
-            _ => None,
-        }
-    }
-}
-
-impl From<IpAddr> for Address {
-    fn from(ip: IpAddr) -> Self {
-        match ip {
-            IpAddr::V4(v4) => {
-                let [a, b, c, d] = v4.octets();
-                Address([a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
-            }
-            IpAddr::V6(v6) => Address(v6.octets()),
-        }
-    }
-}
-
-impl Field for Address {
-    const LEN: usize = 16;
-
-    fn read(r: &mut Reader<'_>) -> Result<Self, TooShort> {
-        r.take().map(Address)
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0);
-    }
-}
-
-/// The number of the address's family.
-pub const fn family_of(ip: IpAddr) -> u16 {
-    match ip {
-        IpAddr::V4(_) => AF_INET,
-        IpAddr::V6(_) => AF_INET6,
-    }
-}
-
-/// Address family IPv4 (`AF_INET`).
-pub const AF_INET: u16 = 2;
-/// Address family IPv6 (`AF_INET6`).
-pub const AF_INET6: u16 = 10;
-
 /// Declares a struct whose fields follow each other on the wire, and checks its length.
+#[macro_export]
 macro_rules! layout {
     ($($(#[$doc:meta])* $name:ident, $len:literal bytes {
         $($(#[$fdoc:meta])* $field:ident: $t:ty,)*
@@ -189,24 +132,24 @@ macro_rules! layout {
             $($(#[$fdoc])* pub $field: $t,)*
         }
 
-        const _: () = assert!($len == 0 $(+ <$t as $crate::codec::Field>::LEN)*);
+        const _: () = assert!($len == 0 $(+ <$t as $crate::Field>::LEN)*);
 
-        impl $crate::codec::Field for $name {
+        impl $crate::Field for $name {
             const LEN: usize = $len;
 
             fn read(
-                r: &mut $crate::codec::Reader<'_>,
-            ) -> Result<Self, $crate::codec::TooShort> {
-                Ok($name { $($field: $crate::codec::Field::read(r)?,)* })
+                r: &mut $crate::Reader<'_>,
+            ) -> Result<Self, $crate::TooShort> {
+                Ok($name { $($field: $crate::Field::read(r)?,)* })
             }
 
             fn write(&self, out: &mut Vec<u8>) {
-                $($crate::codec::Field::write(&self.$field, out);)*
+                $($crate::Field::write(&self.$field, out);)*
             }
         }
     )*};
 }
-pub(crate) use layout;
+pub use layout;
 
 #[cfg(test)]
 mod tests {
@@ -215,13 +158,13 @@ mod tests {
     layout! {
         /// A struct of the test.
         Sample, 12 bytes {
-            /// First.
+            /// The first byte.
             a: u8,
-            /// Padding, zero.
+            /// Padding of zeros, to four bytes.
             pad: Pad<3>,
-            /// Second.
+            /// A big-endian number.
             b: Be32,
-            /// Third.
+            /// A native number.
             c: u32,
         }
     }
@@ -242,15 +185,5 @@ mod tests {
         for len in 0..bytes.len() {
             assert_eq!(Sample::decode(&bytes[..len]), Err(TooShort), "{len}");
         }
-    }
-
-    #[test]
-    fn addresses() {
-        let v4: IpAddr = "192.0.2.1".parse().unwrap();
-        let v6: IpAddr = "2001:db8::1".parse().unwrap();
-        assert_eq!(Address::from(v4).ip(AF_INET), Some(v4));
-        assert_eq!(Address::from(v6).ip(AF_INET6), Some(v6));
-        assert_eq!(Address::from(v6).ip(0), None);
-        assert_eq!((family_of(v4), family_of(v6)), (AF_INET, AF_INET6));
     }
 }

@@ -1,0 +1,167 @@
+//! The socket below both [`Connection`](crate::Connection) and [`Listener`](crate::Listener).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use netlink_sys::{Socket, SocketAddr, protocols};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use zeroize::Zeroize as _;
+
+use crate::fault::Fault;
+use crate::message::Message;
+
+/// A family of messages, with a socket of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Links, addresses, routes, rules, neighbours.
+    Route,
+    /// SAs and policies.
+    Xfrm,
+    /// nf_tables, connection tracking, logs.
+    Netfilter,
+    /// Families that are numbered at run time.
+    Generic,
+}
+
+/// A socket that receives the kernel's messages and nobody else's.
+pub(crate) struct KernelSocket {
+    socket: Socket,
+    /// It may hold keys, and is all zeros between datagrams.
+    buffer: Message,
+}
+
+impl KernelSocket {
+    /// A socket for requests.
+    pub(crate) fn open(protocol: Protocol) -> io::Result<KernelSocket> {
+        let mut socket = Socket::new(protocol.number())?;
+        socket.bind_auto()?;
+        // Connected to the kernel: nobody else's messages are received.
+        socket.connect(&SocketAddr::new(0, 0))?;
+        // Errors with an explanation, and without the request repeated.
+        socket.set_ext_ack(true)?;
+        socket.set_cap_ack(true)?;
+        Ok(Self::of(socket))
+    }
+
+    /// A socket that hears groups, with room for so many bytes that wait.
+    pub(crate) fn subscribe(
+        protocol: Protocol,
+        groups: &[u32],
+        room: Option<usize>,
+    ) -> io::Result<KernelSocket> {
+        let mut socket = Socket::new(protocol.number())?;
+        if let Some(room) = room
+            && set_socket_recv_buffer_size_force(&socket, room).is_err()
+        {
+            // Without CAP_NET_ADMIN Linux gives at most net.core.rmem_max. With less, more is lost.
+            let _ = socket.set_rx_buf_sz(i32::try_from(room).unwrap_or(i32::MAX));
+        }
+        let groups = groups.iter().fold(0, |mask, group| mask | 1 << (group - 1));
+        socket.bind(&SocketAddr::new(0, groups))?;
+        socket.set_non_blocking(true)?;
+        Ok(Self::of(socket))
+    }
+
+    fn of(socket: Socket) -> KernelSocket {
+        KernelSocket { socket, buffer: Message::new(vec![0; BUFFER_LEN]) }
+    }
+
+    pub(crate) fn set_non_blocking(&self) -> io::Result<()> {
+        self.socket.set_non_blocking(true)
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    pub(crate) fn send(&self, messages: &[u8]) -> io::Result<()> {
+        self.socket.send(messages, 0).map(drop)
+    }
+
+    /// Receives one datagram from the kernel and hands it to `read`; what others send is dropped.
+    ///
+    /// # Errors
+    /// [`Fault::Lost`] after an overrun, and for a datagram that does not fit, since it is lost as
+    /// well; [`Fault::Socket`] else, with `WouldBlock` where a socket that does not wait has none.
+    pub(crate) fn receive<T>(&mut self, mut read: impl FnMut(&[u8]) -> T) -> Result<T, Fault> {
+        loop {
+            let room = &mut &mut self.buffer[..];
+            let (len, from) = match self.socket.recv_from(room, libc::MSG_TRUNC) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                    return Err(Fault::Lost);
+                }
+                result => result?,
+            };
+            let received = &mut self.buffer[..len.min(BUFFER_LEN)];
+            let result = match (from.port_number(), received.len() == len) {
+                (0, true) => Some(Ok(read(received))),
+                (0, false) => Some(Err(Fault::Lost)),
+                _ => None,
+            };
+            received.zeroize();
+            if let Some(result) = result {
+                return result;
+            }
+        }
+    }
+
+    /// Receives one datagram from anybody and keeps nothing of it.
+    ///
+    /// # Errors
+    /// As [`receive`](KernelSocket::receive), without the loss of what does not fit.
+    pub(crate) fn discard(&mut self) -> Result<(), Fault> {
+        loop {
+            match self.socket.recv(&mut &mut [0u8; 1][..], 0) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                    return Err(Fault::Lost);
+                }
+                result => return result.map(drop).map_err(Fault::Socket),
+            }
+        }
+    }
+}
+
+impl Protocol {
+    const fn number(self) -> isize {
+        match self {
+            Protocol::Route => protocols::NETLINK_ROUTE,
+            Protocol::Xfrm => protocols::NETLINK_XFRM,
+            Protocol::Netfilter => protocols::NETLINK_NETFILTER,
+            Protocol::Generic => protocols::NETLINK_GENERIC,
+        }
+    }
+}
+
+/// Linux fills datagrams of a dump to at most 32 KiB. A logged packet may have 64 KiB, and attributes
+/// beside.
+const BUFFER_LEN: usize = 128 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sockets of `NETLINK_USERSOCK` send to one another, without privilege.
+    #[test]
+    fn strangers_are_not_heard() {
+        let mut socket = Socket::new(protocols::NETLINK_USERSOCK).unwrap();
+        let address = socket.bind_auto().unwrap();
+        socket.set_non_blocking(true).unwrap();
+        let mut heard = KernelSocket::of(socket);
+        let mut stranger = Socket::new(protocols::NETLINK_USERSOCK).unwrap();
+        stranger.bind_auto().unwrap();
+        let send = || stranger.send_to(&[7; 20], &address, 0).unwrap();
+        send();
+        let fault = heard.receive(|datagram| panic!("{datagram:?}")).unwrap_err();
+        assert!(
+            matches!(&fault, Fault::Socket(e) if e.kind() == io::ErrorKind::WouldBlock),
+            "{fault:?}"
+        );
+        assert!(heard.buffer.iter().all(|byte| *byte == 0));
+        // They are there, though: what is not looked at is anybody's.
+        send();
+        heard.discard().unwrap();
+        assert!(heard.discard().is_err());
+    }
+}
