@@ -14,7 +14,7 @@ use xfrm::codec::{
 use crate::barrier::{Barrier, Effect};
 use crate::threshold::Threshold;
 
-/// What the guard asks of the kernel's XFRM.
+/// Requests of the guard to the kernel's XFRM.
 pub(crate) trait Policies: fmt::Debug + Send {
     /// Adds policies, or replaces those with the same selector, direction, mark and if_id; in
     /// order. One answer for each.
@@ -46,9 +46,9 @@ pub(crate) struct KernelPolicies {
     tag: Tag,
 }
 
-/// What the policies of one instance have, and nobody else's: a soft limit of packets. Linux keeps and tells it, and
-/// counts no policy's packets. So what an instance has put up is known by the kernel's own words, whatever became of
-/// the list.
+/// Mark of one instance's policies: a soft limit of packets, unique to it. Linux keeps and tells
+/// the limit, and counts no policy's packets. So the policies of an instance are known by a dump
+/// of the kernel, also when the list is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(u64);
 
@@ -169,7 +169,7 @@ impl Policies for KernelPolicies {
 /// The kernel's policies.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    /// Those that a barrier can equal, each encoded without its index and counters.
+    /// Policies that a barrier can equal, each encoded without its index and counters.
     all: HashSet<Vec<u8>>,
     ours: Vec<Found>,
     tag: Tag,
@@ -185,7 +185,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Its index in the kernel.
+    /// Index of the policy in the kernel.
     pub(crate) fn index(&self) -> u32 {
         self.info.index
     }
@@ -209,7 +209,7 @@ impl Listing {
         Listing { all: HashSet::new(), ours: Vec::new(), tag }
     }
 
-    /// Whether the kernel has exactly this barrier's policy.
+    /// True if the kernel has exactly this barrier's policy.
     pub(crate) fn has(&self, barrier: &Barrier) -> bool {
         self.all.contains(&encoded(barrier, self.tag))
     }
@@ -285,7 +285,7 @@ pub(crate) fn policy_info(barrier: &Barrier, tag: Tag) -> PolicyInfo {
     }
 }
 
-/// `ENOENT`.
+/// Errno of a missing policy (`ENOENT`).
 pub(crate) const NO_ENTRY: i32 = 2;
 
 fn selector_info(barrier: &Barrier) -> SelectorInfo {

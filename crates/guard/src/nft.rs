@@ -8,15 +8,15 @@ use netlink::netfilter::{self, Nfgenmsg};
 use netlink::{Connection, MessageWriter, Protocol};
 use thiserror::Error;
 
-/// What stands between the guard and the kernel's nf_tables.
+/// Access of the guard to the kernel's nf_tables.
 pub(crate) trait Nft: fmt::Debug + Send {
     /// Carries out all of a ruleset or nothing.
     fn apply(&mut self, ruleset: &str) -> Result<(), NftError>;
 
-    /// Whether a ruleset could be carried out; changes nothing.
+    /// Checks that a ruleset could be carried out. Changes nothing.
     fn check(&mut self, ruleset: &str) -> Result<(), NftError>;
 
-    /// Whether the kernel has a table of this name (`ip6 NAME`).
+    /// True if the kernel has a table of this name (`ip6 NAME`).
     fn has_table(&mut self, table: &str) -> io::Result<bool>;
 }
 
@@ -26,7 +26,7 @@ pub enum NftError {
     /// The program cannot be started.
     #[error("cannot be started: {0}\n  install the package nftables")]
     Missing(io::Error),
-    /// It, or the kernel, refused.
+    /// nft, or the kernel, refused.
     #[error("{0}")]
     Said(String),
 }
@@ -54,7 +54,7 @@ impl Nft for Program {
         run(&["--check", "-f", "-"], ruleset)
     }
 
-    /// nfnetlink, `NFT_MSG_GETTABLE`.
+    /// Asks by nfnetlink (`NFT_MSG_GETTABLE`).
     fn has_table(&mut self, table: &str) -> io::Result<bool> {
         let name = table.trim_start_matches("ip6 ");
         let mut netfilter = Connection::open(Protocol::Netfilter)?;
@@ -102,7 +102,7 @@ fn run(arguments: &[&str], ruleset: &str) -> Result<(), NftError> {
     Err(NftError::Said("nft reads nothing".into()))
 }
 
-/// What it said of the first mistake, in one line; the ruleset that it quotes is left out.
+/// Its report of the first mistake, in one line, without the ruleset that it quotes.
 fn refusal(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let first = text.lines().find(|line| line.contains("Error")).or_else(|| text.lines().next());

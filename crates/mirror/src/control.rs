@@ -140,7 +140,7 @@ fn ip_bytes(addr: IpAddr) -> Vec<u8> {
     }
 }
 
-/// `struct ifinfomsg`.
+/// A `struct ifinfomsg`, as bytes.
 fn link_header(ifindex: u32, flags: u32, change: u32) -> Vec<u8> {
     let mut header = vec![0; 4];
     for number in [ifindex, flags, change] {
@@ -149,7 +149,7 @@ fn link_header(ifindex: u32, flags: u32, change: u32) -> Vec<u8> {
     header
 }
 
-/// `struct ndmsg`.
+/// A `struct ndmsg`, as bytes.
 fn neighbour_header(ifindex: u32, ip: IpAddr, state: u16, flags: u8) -> Vec<u8> {
     let mut header = vec![family_number(Family::of(ip)), 0, 0, 0];
     header.extend_from_slice(&ifindex.to_ne_bytes());
@@ -204,7 +204,7 @@ fn rule_request(kind: u16, flags: u16, rule: &Rule) -> MessageWriter {
     request
 }
 
-/// `struct fib_rule_port_range`.
+/// A `struct fib_rule_port_range`, as bytes.
 fn port_range((first, last): (u16, u16)) -> Vec<u8> {
     [first.to_ne_bytes(), last.to_ne_bytes()].concat()
 }

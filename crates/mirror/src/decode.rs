@@ -17,7 +17,7 @@ use crate::model::{
 use crate::seg6;
 use crate::uapi::*;
 
-/// What a netlink message says.
+/// Content of a netlink message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// A link exists, in this form.
@@ -34,7 +34,7 @@ pub enum Message {
     RuleGone(Rule),
     /// A route exists; `replaces` one of its key.
     Route {
-        /// The route.
+        /// The route that is gone or new.
         route: Route,
         /// Another route of the same key was replaced.
         replaces: bool,
@@ -51,7 +51,7 @@ pub enum Message {
     Other,
 }
 
-/// What the messages of one datagram from the kernel say.
+/// Messages of one datagram from the kernel.
 ///
 /// Takes arbitrary bytes: ends at the first message that does not fit.
 pub fn decode(datagram: &[u8]) -> impl Iterator<Item = Message> + '_ {
@@ -59,7 +59,7 @@ pub fn decode(datagram: &[u8]) -> impl Iterator<Item = Message> + '_ {
         .map(|(header, whole)| read(&header, whole.get(Header::LEN..).unwrap_or_default()))
 }
 
-/// What a message says, by its header and what follows that.
+/// Content of a message, by its header and body.
 pub(crate) fn read(header: &Header, body: &[u8]) -> Message {
     message(header.kind, header.flags, body).unwrap_or(Message::Other)
 }
@@ -164,7 +164,7 @@ fn link(payload: &[u8]) -> Option<Link> {
     Some(link)
 }
 
-/// What the attributes of an XFRM interface say.
+/// An XFRM interface, by its attributes.
 fn xfrm_interface(data: &[u8]) -> Option<XfrmInterface> {
     let data = Attributes::new(data);
     if data.find(IFLA_XFRM_COLLECT_METADATA).is_some() {
@@ -174,7 +174,7 @@ fn xfrm_interface(data: &[u8]) -> Option<XfrmInterface> {
     (if_id != 0).then_some(XfrmInterface::IfId(if_id))
 }
 
-/// What the attributes of a VLAN say.
+/// A VLAN, by its attributes.
 fn vlan(data: &[u8]) -> Option<Vlan> {
     let data = Attributes::new(data);
     let tpid = match data.find(IFLA_VLAN_PROTOCOL) {
@@ -277,7 +277,7 @@ fn rule(payload: &[u8]) -> Option<Rule> {
     Some(rule)
 }
 
-/// `struct fib_rule_port_range`.
+/// A range of ports (`struct fib_rule_port_range`).
 fn ports(value: &[u8]) -> Option<(u16, u16)> {
     Some((u16_at(value, 0)?, u16_at(value, 2)?))
 }

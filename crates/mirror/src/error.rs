@@ -14,9 +14,9 @@ pub enum Error {
     /// Linux refused a request.
     #[error("Linux refused to {what}: {source}{}", detail(.explanation))]
     Refused {
-        /// What was asked for, in words.
+        /// The request, in words.
         what: String,
-        /// Linux's errno.
+        /// Linux's errno for it.
         source: io::Error,
         /// Linux's own explanation, where it gave one.
         explanation: Option<String>,
@@ -24,15 +24,15 @@ pub enum Error {
     /// A setting below `/proc/sys` could not be read or written.
     #[error("{path}: {source}")]
     Setting {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The kernel's answer.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// What became of the request that `what` names.
+    /// Error of the request that `what` names.
     pub(crate) fn of(what: &str, fault: Fault) -> Error {
         match fault {
             Fault::Refused { errno, text } => Error::Refused {

@@ -54,7 +54,7 @@ pub(crate) fn unknown() -> io::Error {
     io::Error::from_raw_os_error(libc::EPROTO)
 }
 
-/// `struct genlmsghdr`.
+/// Length of `struct genlmsghdr`.
 const HEADER_LEN: usize = 4;
 const VERSION: u8 = 1;
 const CTRL_CMD_GETFAMILY: u8 = libc::CTRL_CMD_GETFAMILY as u8;

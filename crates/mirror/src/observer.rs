@@ -53,13 +53,13 @@ impl Observer {
         self.events.fd()
     }
 
-    /// Whether a dump was overtaken by changes each time it was tried, so that something may be
-    /// missing: [`poll`](Observer::poll) tries again, and should be called soon.
+    /// True if changes overtook a dump each time it was tried, so that something may be missing.
+    /// [`poll`](Observer::poll) tries again, and should be called soon.
     pub fn is_stale(&self) -> bool {
         Part::ALL.into_iter().any(|part| self.stale.contains(part))
     }
 
-    /// What is known, as of the last [`poll`](Observer::poll).
+    /// State of Linux, as of the last [`poll`](Observer::poll).
     pub const fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }

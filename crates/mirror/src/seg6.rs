@@ -8,10 +8,10 @@ use netlink::attribute::{as_ip, as_u32, u16_at, u32_at};
 
 use crate::uapi::*;
 
-/// What a next hop does with packets, beside sending them on.
+/// Encapsulation by a next hop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Encap {
-    /// It puts segments on them.
+    /// Segments are put on packets (SRv6).
     Seg6(Seg6),
     /// They are at a segment of this host.
     Seg6Local(Seg6Local),
@@ -22,28 +22,28 @@ pub enum Encap {
 /// How segments are put on packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Seg6Mode {
-    /// `encap`.
+    /// `encap`: H.Encaps (RFC 8986 §5.1).
     Encap,
-    /// `encap.red`.
+    /// `encap.red`: H.Encaps.Red (RFC 8986 §5.2).
     EncapRed,
-    /// `inline`.
+    /// `inline`: segments behind the packet's own header.
     Inline,
-    /// `l2encap`.
+    /// `l2encap`: H.Encaps.L2 (RFC 8986 §5.3).
     L2Encap,
-    /// `l2encap.red`.
+    /// `l2encap.red`: H.Encaps.L2.Red (RFC 8986 §5.4).
     L2EncapRed,
 }
 
 /// Segments that packets get.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seg6 {
-    /// How.
+    /// Way of putting them on.
     pub mode: Seg6Mode,
     /// In the order in which packets pass them; of `inline` without the packet's own destination.
     pub segments: Vec<Ipv6Addr>,
 }
 
-/// What a segment does (`SEG6_LOCAL_ACTION_*`).
+/// Behaviour of a segment (`SEG6_LOCAL_ACTION_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names of RFC 8986")]
 pub enum SidAction {
@@ -64,15 +64,15 @@ pub enum SidAction {
 /// A segment of this host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seg6Local {
-    /// What it does.
+    /// Behaviour of the segment.
     pub action: SidAction,
-    /// Its table, as `table` or as that of a VRF.
+    /// Table, as `table` or as that of a VRF.
     pub table: Option<u32>,
-    /// Its next hop.
+    /// IPv4 next hop, of End.DX4.
     pub nh4: Option<Ipv4Addr>,
-    /// Its next hop.
+    /// IPv6 next hop, of End.X and End.DX6.
     pub nh6: Option<Ipv6Addr>,
-    /// Its interface.
+    /// Index of the egress interface.
     pub oif: Option<u32>,
     /// Segments, in the order in which packets pass them.
     pub segments: Vec<Ipv6Addr>,
@@ -80,7 +80,7 @@ pub struct Seg6Local {
     pub flavours: [bool; 3],
     /// `next-csid`, with the lengths of block and of node and function, in bits.
     pub next_csid: Option<(u8, u8)>,
-    /// It has attributes that are not in this model.
+    /// True if it has attributes that are not in this model.
     pub has_more: bool,
 }
 
@@ -101,7 +101,7 @@ impl Seg6Local {
     }
 }
 
-/// What the attributes of a next hop say; none without an encapsulation.
+/// Encapsulation by the attributes of a next hop; `None` without one.
 pub(crate) fn encap(kind: Option<&[u8]>, content: Option<&[u8]>) -> Option<Encap> {
     let content = content?;
     // Two bytes.

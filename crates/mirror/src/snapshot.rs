@@ -8,7 +8,7 @@ use crate::model::{
     Address, Family, Link, Neighbour, NeighbourState, Prefix, Route, RouteKey, Rule,
 };
 
-/// What changed.
+/// A change of Linux's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A link is new or different.
@@ -82,11 +82,11 @@ impl Stale {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     links: BTreeMap<u32, Link>,
-    /// Those of one interface in Linux's order; no list is empty.
+    /// Addresses of each interface in Linux's order; no list is empty.
     addresses: BTreeMap<u32, Vec<Address>>,
     /// In Linux's order: by priority, among equals the older first.
     rules: Vec<Rule>,
-    /// Those of one key in Linux's order; no list is empty.
+    /// Routes of each key in Linux's order; no list is empty.
     routes: BTreeMap<RouteKey, Vec<Route>>,
     neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
 }
@@ -197,7 +197,7 @@ impl Snapshot {
         self.neighbours.get(&(ifindex, ip))
     }
 
-    /// What a use makes of a stale neighbour.
+    /// Change of a stale neighbour when it is used.
     pub(crate) fn used(&mut self, ifindex: u32, ip: IpAddr) -> Option<Change> {
         let neighbour = self.neighbours.get_mut(&(ifindex, ip))?;
         if neighbour.state != NeighbourState::Stale {
@@ -321,7 +321,7 @@ impl Snapshot {
         }
     }
 
-    /// What went with an interface.
+    /// Removes all that an interface takes with it, and adds these changes.
     fn forget_interface(&mut self, index: u32, changes: &mut Vec<Change>) {
         let addresses = self.addresses.remove(&index).into_iter().flatten();
         changes.extend(addresses.map(Change::AddressRemoved));
@@ -515,7 +515,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever applies the changes of two dumps to an empty set has what the second one has.
+        /// The changes of two dumps, applied to an empty set, give the state of the second dump.
         #[test]
         fn changes_lead_from_dump_to_dump(
             first in vec(route(), 0..20).prop_map(distinct),

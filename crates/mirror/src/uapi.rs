@@ -32,7 +32,7 @@ pub(crate) const AF_UNSPEC: u8 = 0;
 pub(crate) const AF_INET: u8 = 2;
 pub(crate) const AF_INET6: u8 = 10;
 
-/// `struct ifinfomsg`.
+/// Length of `struct ifinfomsg`.
 pub(crate) const IFINFOMSG_LEN: usize = 16;
 pub(crate) const ARPHRD_ETHER: u16 = 1;
 pub(crate) const IFF_UP: u32 = 0x1;
@@ -58,7 +58,7 @@ pub(crate) const IFLA_VRF_TABLE: u16 = 1;
 pub(crate) const IFLA_XFRM_IF_ID: u16 = 2;
 pub(crate) const IFLA_XFRM_COLLECT_METADATA: u16 = 3;
 
-/// `struct ifaddrmsg`.
+/// Length of `struct ifaddrmsg`.
 pub(crate) const IFADDRMSG_LEN: usize = 8;
 pub(crate) const IFA_ADDRESS: u16 = 1;
 pub(crate) const IFA_LOCAL: u16 = 2;
@@ -69,7 +69,7 @@ pub(crate) const IFA_F_DEPRECATED: u32 = 0x20;
 pub(crate) const IFA_F_TENTATIVE: u32 = 0x40;
 pub(crate) const IFA_F_OPTIMISTIC: u32 = 0x04;
 
-/// `struct rtmsg`.
+/// Length of `struct rtmsg`.
 pub(crate) const RTMSG_LEN: usize = 12;
 pub(crate) const RTM_F_CLONED: u32 = 0x200;
 pub(crate) const RT_TABLE_UNSPEC: u8 = 0;
@@ -102,7 +102,7 @@ pub(crate) const SEG6_LOCAL_FLV_OPERATION: u16 = 1;
 pub(crate) const SEG6_LOCAL_FLV_LCBLOCK_BITS: u16 = 2;
 pub(crate) const SEG6_LOCAL_FLV_LCNODE_FN_BITS: u16 = 3;
 pub(crate) const RTAX_MTU: u16 = 2;
-/// `struct rtnexthop`.
+/// Length of `struct rtnexthop`.
 pub(crate) const RTNEXTHOP_LEN: usize = 8;
 pub(crate) const RTNH_F_DEAD: u8 = 1;
 pub(crate) const RTNH_F_LINKDOWN: u8 = 16;
@@ -116,7 +116,7 @@ pub(crate) const RTN_UNREACHABLE: u8 = 7;
 pub(crate) const RTN_PROHIBIT: u8 = 8;
 pub(crate) const RTN_THROW: u8 = 9;
 
-/// `struct fib_rule_hdr`.
+/// Length of `struct fib_rule_hdr`.
 pub(crate) const FIB_RULE_HDR_LEN: usize = 12;
 pub(crate) const FIB_RULE_INVERT: u32 = 0x2;
 pub(crate) const FRA_DST: u16 = 1;
@@ -147,7 +147,7 @@ pub(crate) const FR_ACT_BLACKHOLE: u8 = 6;
 pub(crate) const FR_ACT_UNREACHABLE: u8 = 7;
 pub(crate) const FR_ACT_PROHIBIT: u8 = 8;
 
-/// `struct ndmsg`.
+/// Length of `struct ndmsg`.
 pub(crate) const NDMSG_LEN: usize = 12;
 pub(crate) const NDA_DST: u16 = 1;
 pub(crate) const NDA_LLADDR: u16 = 2;

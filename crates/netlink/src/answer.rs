@@ -10,7 +10,7 @@ use crate::fault::Fault;
 use crate::field::Field as _;
 use crate::message::{Header, Message, MessageWriter, flag, kind};
 
-/// What a message means to the one that has asked.
+/// Meaning of a message for the asker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// A part of the answer.

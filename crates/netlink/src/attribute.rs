@@ -32,7 +32,7 @@ impl<'a> Attributes<'a> {
         Attributes(self.find(kind).unwrap_or_default())
     }
 
-    /// What has not been read yet.
+    /// Bytes that were not read yet.
     pub const fn rest(&self) -> &'a [u8] {
         self.0
     }

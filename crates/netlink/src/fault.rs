@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// What went wrong, by who is at fault.
+/// Faults of an exchange, by the one at fault.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// The kernel said no.
@@ -13,7 +13,7 @@ pub enum Fault {
         /// The kernel's own explanation, where it gave one (`NLMSGERR_ATTR_MSG`).
         text: Option<String>,
     },
-    /// What the kernel answered is not what the request asks for, or is cut short.
+    /// The kernel's answer is not one to the request, or is cut short.
     #[error("the kernel's answer is damaged")]
     Malformed,
     /// The kernel had no room for a message, or there was none here: it is lost.

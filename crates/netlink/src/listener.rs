@@ -13,7 +13,7 @@ pub struct Listener {
     socket: KernelSocket,
 }
 
-/// What has been heard.
+/// Messages or losses that were heard.
 #[derive(Clone, Debug)]
 pub enum Heard<'a> {
     /// A message: its header, and what follows it.

@@ -47,7 +47,7 @@ pub mod kind {
 
 /// Flags of a message.
 pub mod flag {
-    /// It is a request.
+    /// Set in a request.
     pub const REQUEST: u16 = 1;
     /// One of several parts.
     pub const MULTI: u16 = 2;
@@ -79,7 +79,7 @@ impl<'a> Messages<'a> {
         Messages(datagram)
     }
 
-    /// What has not been looked at yet.
+    /// Bytes of messages that were not read yet.
     pub const fn rest(&self) -> &'a [u8] {
         self.0
     }

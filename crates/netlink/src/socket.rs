@@ -26,7 +26,7 @@ pub enum Protocol {
 /// A socket that receives the kernel's messages and nobody else's.
 pub(crate) struct KernelSocket {
     socket: Socket,
-    /// It may hold keys, and is all zeros between datagrams.
+    /// Receive buffer. It may hold keys, and is all zeros between datagrams.
     buffer: Message,
 }
 

@@ -82,7 +82,7 @@ impl ReceiveStatus {
 pub const STATUS_SECP: u32 = 0x0002_0000;
 /// The bits of errors.
 pub const ERROR_MASK: u32 = 0x1800_0000;
-/// No error.
+/// The packet has no error.
 pub const ERROR_NONE: u32 = 0;
 /// The SA is of another protocol than the packet.
 pub const ERROR_INVALID_PROTOCOL: u32 = 0x0800_0000;

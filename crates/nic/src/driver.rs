@@ -38,13 +38,14 @@ impl NicDevice {
         })
     }
 
-    /// The hardware.
+    /// The hardware model, for a test.
     pub fn nic(&self) -> SharedNic {
         self.nic.clone()
     }
 }
 
-/// What the hardware can do, but for AH: its ICV covers headers that crypto offload does not hand over.
+/// Capabilities of the hardware. Not AH: its ICV covers headers that crypto offload does not hand
+/// over.
 fn capabilities() -> Capabilities {
     Capabilities {
         most_sas: SAS,

@@ -8,15 +8,15 @@ use core::str::FromStr;
 pub enum Fault {
     /// Nothing comes back.
     Hang,
-    /// What it seals has a wrong ICV, and is told as done.
+    /// Sealed packets have a wrong ICV, and are told as done.
     WrongIcv,
-    /// What it seals has a wrong byte in the midst of it.
+    /// Sealed packets have a wrong byte in the middle, and are told as done.
     WrongCipher,
-    /// It seals nothing, and tells it as done.
+    /// Packets are not sealed, and are told as done.
     InClear,
     /// Of what it opens it says that the ICV is wrong.
     FalseAlarm,
-    /// What it opens has a wrong byte, and is told as done.
+    /// Opened packets have a wrong byte, and are told as done.
     WrongText,
 }
 

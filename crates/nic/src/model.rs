@@ -13,14 +13,14 @@ use crate::registers::{
     SEC_DIS, SECRXCTRL, SECTXCTRL, WRITE,
 };
 
-/// The NIC.
+/// Model of the NIC's IPsec engines.
 pub struct Nic {
     engine: Engine,
     transmit_keys: Vec<Key>,
     addresses: Vec<[u32; 4]>,
     spis: Vec<Spi>,
     receive_keys: Vec<ReceiveKey>,
-    /// Data registers.
+    /// Data registers, until a command takes them.
     staged: Staged,
     transmit_control: u32,
     receive_control: u32,
@@ -52,7 +52,7 @@ struct Staged {
     receive: ReceiveKey,
 }
 
-/// What the hardware has done since it was made; a reset does not clear it.
+/// Counts of the hardware since it was made. A reset does not clear them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets that were sealed.
@@ -63,13 +63,13 @@ pub struct Counters {
     pub opened: u64,
     /// Packets of no SA in the tables, or with headers that the hardware does not parse.
     pub unknown: u64,
-    /// [`ERROR_INVALID_PROTOCOL`].
+    /// Packets with [`ERROR_INVALID_PROTOCOL`].
     pub wrong_protocol: u64,
-    /// [`ERROR_INVALID_LENGTH`].
+    /// Packets with [`ERROR_INVALID_LENGTH`].
     pub wrong_length: u64,
-    /// [`ERROR_AUTHENTICATION`].
+    /// Packets with [`ERROR_AUTHENTICATION`].
     pub wrong_icv: u64,
-    /// Full resets.
+    /// Full resets so far.
     pub resets: u64,
 }
 
@@ -111,7 +111,7 @@ impl Nic {
         self.fault = fault;
     }
 
-    /// Whether nothing comes back until a reset.
+    /// True if nothing comes back until a reset.
     pub fn is_hung(&self) -> bool {
         self.fault == Some(Fault::Hang)
     }
@@ -133,12 +133,12 @@ impl Nic {
         (self.transmit_index, self.receive_index) = (0, 0);
     }
 
-    /// What it has done.
+    /// Counts of the hardware so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Whether both engines are on.
+    /// True if both engines are on.
     pub fn is_on(&self) -> bool {
         self.transmits() && self.receives()
     }

@@ -25,9 +25,9 @@ pub const IPSRXSALT: u32 = 0x8e2c;
 /// Receive key table: mode.
 pub const IPSRXMOD: u32 = 0x8e30;
 
-/// Transmit engine.
+/// Control of the transmit engine.
 pub const SECTXCTRL: u32 = 0x8800;
-/// Receive engine.
+/// Control of the receive engine.
 pub const SECRXCTRL: u32 = 0x8d00;
 
 /// In the control registers: the engine is off, as after a reset.

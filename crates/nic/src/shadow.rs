@@ -55,7 +55,7 @@ struct TransmitSa {
 struct ReceiveSa {
     dst: IpAddr,
     spi: u32,
-    /// Its place in the table of addresses.
+    /// Index in the table of addresses.
     address: u16,
     key: Key,
     mode: u32,

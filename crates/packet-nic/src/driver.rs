@@ -73,7 +73,7 @@ impl PacketNic {
         })
     }
 
-    /// What the NIC hangs by, for a test that pulls it out.
+    /// Cord of the NIC, for a test that pulls it out.
     pub fn cord(&self) -> Cord {
         Cord(self.hardware.clone())
     }
@@ -91,7 +91,7 @@ impl PacketNic {
     }
 }
 
-/// What a NIC hangs by.
+/// Cord of a NIC: a handle that can unplug it.
 pub struct Cord(SharedHardware);
 
 impl Cord {
@@ -101,7 +101,7 @@ impl Cord {
     }
 }
 
-/// What the hardware can do.
+/// Capabilities of the hardware.
 fn capabilities(sizes: Sizes) -> Capabilities {
     let gcm = |key| Suite::AesGcm { key, icv: IcvLen::Icv16 };
     Capabilities {
@@ -288,7 +288,7 @@ fn side(direction: Direction) -> usize {
     usize::from(direction == Direction::Out)
 }
 
-/// Whether both prefixes are of one family, and none is longer than an address.
+/// True if both prefixes are of one family, and neither is longer than an address.
 fn is_selector(s: &Selector) -> bool {
     let most = if s.src.addr.is_ipv4() { 32 } else { 128 };
     s.src.addr.is_ipv4() == s.dst.addr.is_ipv4() && s.src.len <= most && s.dst.len <= most

@@ -19,7 +19,7 @@ pub(crate) struct Rule {
     pub sa: Option<SaHandle>,
 }
 
-/// What the driver and the queues work on together.
+/// State that the driver and the queues share.
 pub(crate) struct Hardware {
     pub sas: Sas,
     pub rules: HashMap<PolicyHandle, Rule>,
@@ -50,7 +50,7 @@ impl Hardware {
         }
     }
 
-    /// Whether it has been unplugged.
+    /// True if it has been unplugged.
     pub fn is_gone(&self) -> bool {
         self.is_gone
     }

@@ -19,7 +19,7 @@ struct Shape {
     ports: (u16, u16),
 }
 
-/// What these bits are.
+/// Bits of a packet that a shape compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     src: u128,
@@ -81,7 +81,7 @@ impl Policies {
         }
     }
 
-    /// Whether a policy of this direction has this very selector.
+    /// True if a policy of this direction has exactly this selector.
     pub fn has(&self, config: &PolicyConfig) -> bool {
         let (shape, key) = (Shape::of(config), Key::of_selector(&config.selector));
         self.shapes.iter().any(|(other, table)| *other == shape && table.contains_key(&key))

@@ -34,7 +34,7 @@ impl Placed {
         Placed { direction, config, sa, users: BTreeSet::new(), told: Told::default() }
     }
 
-    /// Whether no packet may be carried any more.
+    /// True if it may carry no more packets.
     pub fn is_over(&self) -> bool {
         let l = &self.config.limits;
         let (bytes, packets) = self.counts();
@@ -115,7 +115,7 @@ fn tell(told: &mut bool, event: Event, events: &mut VecDeque<Event>) {
     }
 }
 
-/// All SAs.
+/// SAs of the NIC, by direction.
 #[derive(Default)]
 pub(crate) struct Sas {
     all: HashMap<SaHandle, Placed>,

@@ -40,7 +40,7 @@ enum Way {
     Own,
     /// It is for this host.
     Arriving,
-    /// Neither.
+    /// Packets of neither end: forwarded.
     Forwarded,
 }
 

@@ -10,7 +10,7 @@ use xfrm::codec::{
 };
 use xfrm::{Group, Output, Refusal};
 
-/// `XFRM_MIGRATE_STATE_UPDATE_H2H_SEL`.
+/// Flag `XFRM_MIGRATE_STATE_UPDATE_H2H_SEL` of a request.
 const BY_HOST: u32 = 2;
 
 /// The usual SA gets another source and reqid.

@@ -130,12 +130,12 @@ impl Auth {
         self.keyed.name()
     }
 
-    /// The key.
+    /// Key of the algorithm.
     pub fn key(&self) -> &[u8] {
         self.keyed.key()
     }
 
-    /// The truncation.
+    /// Truncation of the tag.
     pub fn truncation(&self) -> Truncation {
         self.truncation
     }
@@ -192,7 +192,7 @@ impl Cipher {
         self.keyed.name()
     }
 
-    /// The key.
+    /// Key of the algorithm.
     pub fn key(&self) -> &[u8] {
         self.keyed.key()
     }

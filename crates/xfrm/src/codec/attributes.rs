@@ -6,63 +6,63 @@ use netlink::Field;
 pub mod attr {
     /// Authentication algorithm with its default truncation.
     pub const ALG_AUTH: u16 = 1;
-    /// Encryption algorithm.
+    /// Encryption algorithm (`xfrm_algo`).
     pub const ALG_CRYPT: u16 = 2;
-    /// Compression algorithm.
+    /// Compression algorithm (`xfrm_algo`).
     pub const ALG_COMP: u16 = 3;
-    /// UDP encapsulation.
+    /// UDP encapsulation (`xfrm_encap_tmpl`).
     pub const ENCAP: u16 = 4;
-    /// Templates.
+    /// Templates of a policy (`xfrm_user_tmpl`, several).
     pub const TMPL: u16 = 5;
-    /// An SA.
+    /// An SA (`xfrm_usersa_info`).
     pub const SA: u16 = 6;
-    /// A policy.
+    /// A policy (`xfrm_userpolicy_info`).
     pub const POLICY: u16 = 7;
-    /// Security context.
+    /// Security context (`xfrm_user_sec_ctx`).
     pub const SEC_CTX: u16 = 8;
-    /// Used lifetime.
+    /// Used lifetime (`xfrm_lifetime_cur`).
     pub const LTIME_VAL: u16 = 9;
-    /// Replay state.
+    /// Replay state without ESN (`xfrm_replay_state`).
     pub const REPLAY_VAL: u16 = 10;
     /// Replay event threshold in packets.
     pub const REPLAY_THRESH: u16 = 11;
     /// Replay event timer.
     pub const ETIMER_THRESH: u16 = 12;
-    /// Source address.
+    /// Source address (`xfrm_address_t`).
     pub const SRCADDR: u16 = 13;
-    /// Care-of address.
+    /// Care-of address (`xfrm_address_t`).
     pub const COADDR: u16 = 14;
-    /// Last use.
+    /// Second of the last use (`__u64`).
     pub const LASTUSED: u16 = 15;
     /// Main or sub policy.
     pub const POLICY_TYPE: u16 = 16;
-    /// What to migrate.
+    /// Ends to migrate (`xfrm_user_migrate`).
     pub const MIGRATE: u16 = 17;
-    /// Combined-mode algorithm.
+    /// Algorithm of combined mode (`xfrm_algo_aead`).
     pub const ALG_AEAD: u16 = 18;
-    /// IKE's addresses.
+    /// IKE's addresses (`xfrm_user_kmaddress`).
     pub const KMADDRESS: u16 = 19;
     /// Authentication algorithm with its truncation.
     pub const ALG_AUTH_TRUNC: u16 = 20;
-    /// Mark.
+    /// Mark with its mask (`xfrm_mark`).
     pub const MARK: u16 = 21;
     /// Traffic flow confidentiality padding.
     pub const TFCPAD: u16 = 22;
     /// Replay state with a bitmap of any size.
     pub const REPLAY_ESN_VAL: u16 = 23;
-    /// Further flags.
+    /// Further flags of an SA (`__u32`).
     pub const SA_EXTRA_FLAGS: u16 = 24;
     /// Protocol, filter of a dump.
     pub const PROTO: u16 = 25;
     /// Addresses, filter of a dump.
     pub const ADDRESS_FILTER: u16 = 26;
-    /// Offload device.
+    /// Offload device (`xfrm_user_offload`).
     pub const OFFLOAD_DEV: u16 = 28;
     /// Mark set on packets.
     pub const SET_MARK: u16 = 29;
     /// Bits of it.
     pub const SET_MARK_MASK: u16 = 30;
-    /// XFRM interface.
+    /// Id of an XFRM interface (`__u32`).
     pub const IF_ID: u16 = 31;
     /// Seconds between mapping messages.
     pub const MTIMER_THRESH: u16 = 32;
@@ -105,7 +105,7 @@ pub mod attr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("attribute {kind} has a wrong length or value")]
 pub struct BadAttribute {
-    /// Its type.
+    /// Type of the attribute.
     pub kind: u16,
     /// Where its header starts, in bytes from the start of the attributes.
     pub offset: usize,
@@ -140,7 +140,7 @@ impl<'a> Attributes<'a> {
         self.0.get(usize::from(kind)).copied().flatten()
     }
 
-    /// Whether the attribute is there.
+    /// True if the attribute is there.
     pub fn has(&self, kind: u16) -> bool {
         self.bytes(kind).is_some()
     }
@@ -154,9 +154,9 @@ impl<'a> Attributes<'a> {
 /// The attributes of `XFRM_MSG_NEWSPDINFO`, which have numbers of their own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpdAttributes<'a> {
-    /// IPv4 thresholds.
+    /// Thresholds of IPv4's hash tables.
     pub ipv4: Option<&'a [u8]>,
-    /// IPv6 thresholds.
+    /// Thresholds of IPv6's hash tables.
     pub ipv6: Option<&'a [u8]>,
 }
 

@@ -8,13 +8,13 @@ pub const BASE: u16 = 0x10;
 pub const NEWSA: u16 = 0x10;
 /// Deletes an SA.
 pub const DELSA: u16 = 0x11;
-/// Reads SAs.
+/// Reads one SA, or all.
 pub const GETSA: u16 = 0x12;
 /// Adds a policy.
 pub const NEWPOLICY: u16 = 0x13;
 /// Deletes a policy.
 pub const DELPOLICY: u16 = 0x14;
-/// Reads policies.
+/// Reads one policy, or all.
 pub const GETPOLICY: u16 = 0x15;
 /// Reserves an SPI.
 pub const ALLOCSPI: u16 = 0x16;
@@ -40,11 +40,11 @@ pub const GETAE: u16 = 0x1f;
 pub const REPORT: u16 = 0x20;
 /// Moves SAs and policies to other addresses.
 pub const MIGRATE: u16 = 0x21;
-/// SAD information.
+/// Counts of the SAD.
 pub const NEWSADINFO: u16 = 0x22;
 /// Reads SAD information.
 pub const GETSADINFO: u16 = 0x23;
-/// SPD information.
+/// Counts of the SPD.
 pub const NEWSPDINFO: u16 = 0x24;
 /// Reads SPD information.
 pub const GETSPDINFO: u16 = 0x25;

@@ -78,7 +78,7 @@ impl EsnReplay {
         out
     }
 
-    /// Whether the window fits into the bitmap.
+    /// True if the window fits into the bitmap.
     pub fn window_fits(&self) -> bool {
         u64::from(self.window) <= self.bitmap.len() as u64 * 32
     }

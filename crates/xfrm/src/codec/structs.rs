@@ -10,9 +10,9 @@ use super::address::Address;
 layout! {
     /// `xfrm_selector`: which packets an SA or policy is for.
     SelectorInfo, 56 bytes {
-        /// Destination.
+        /// Destination address, in a selector.
         dst: Address,
-        /// Source.
+        /// Source address, in a selector.
         src: Address,
         /// Destination port (ICMP: code).
         dst_port: Be16,
@@ -30,23 +30,23 @@ layout! {
         src_prefix_len: u8,
         /// Upper-layer protocol, 0 for any.
         protocol: u8,
-        /// Padding.
+        /// Padding, always zero.
         pad: Pad<3>,
         /// Interface, 0 for any.
         ifindex: i32,
-        /// User.
+        /// User id, which is ignored.
         user: u32,
     }
 
     /// `xfrm_id`: destination, SPI and protocol.
     Id, 24 bytes {
-        /// Destination.
+        /// Destination address of the SA.
         dst: Address,
-        /// SPI.
+        /// SPI, network byte order.
         spi: Be32,
-        /// IP protocol.
+        /// IP protocol of the SA.
         protocol: u8,
-        /// Padding.
+        /// Padding, always zero.
         pad: Pad<3>,
     }
 
@@ -73,9 +73,9 @@ layout! {
 
     /// `xfrm_lifetime_cur`: what has been used of the limits.
     LifetimeCurrent, 32 bytes {
-        /// Bytes.
+        /// Bytes carried so far.
         bytes: u64,
-        /// Packets.
+        /// Packets carried so far.
         packets: u64,
         /// When it was added, wall-clock second.
         add_time_s: u64,
@@ -87,9 +87,9 @@ layout! {
     Statistics, 12 bytes {
         /// Packets older than the window.
         replay_window: u32,
-        /// Replayed packets.
+        /// Packets dropped as replayed.
         replay: u32,
-        /// Wrong ICV.
+        /// Packets dropped for a wrong ICV.
         integrity_failed: u32,
     }
 
@@ -97,15 +97,15 @@ layout! {
     SaInfo, 224 bytes {
         /// The SA's own selector.
         selector: SelectorInfo,
-        /// Identity.
+        /// Identity of the SA.
         id: Id,
-        /// Source.
+        /// Source address of the outer header.
         src: Address,
-        /// Limits.
+        /// Limits by time, bytes and packets.
         limits: LifetimeConfig,
         /// Used so far.
         current: LifetimeCurrent,
-        /// Drops.
+        /// Counts of dropped packets.
         statistics: Statistics,
         /// The acquire that it answers, 0 for none.
         seq: u32,
@@ -113,27 +113,27 @@ layout! {
         reqid: u32,
         /// Address family of source and destination.
         family: u16,
-        /// `XFRM_MODE_*`.
+        /// Mode of the SA (`XFRM_MODE_*`).
         mode: u8,
         /// Replay window in packets, at most 32 (larger ones stand in an attribute).
         replay_window: u8,
-        /// `XFRM_STATE_*`.
+        /// Flags of the SA (`XFRM_STATE_*`).
         flags: u8,
-        /// Padding.
+        /// Padding, always zero.
         pad: Pad<7>,
     }
 
     /// `xfrm_usersa_id`: names an SA.
     SaId, 24 bytes {
-        /// Destination.
+        /// Destination address of the SA.
         dst: Address,
-        /// SPI.
+        /// SPI, network byte order.
         spi: Be32,
-        /// Address family.
+        /// Address family of the SA.
         family: u16,
-        /// IP protocol.
+        /// IP protocol of the SA.
         protocol: u8,
-        /// Padding.
+        /// Padding, always zero.
         pad: Pad<1>,
     }
 
@@ -141,25 +141,25 @@ layout! {
     SpiInfo, 232 bytes {
         /// Addresses, protocol, mode, reqid of the larval SA.
         info: SaInfo,
-        /// Smallest SPI.
+        /// Smallest SPI, host byte order.
         min: u32,
-        /// Largest SPI.
+        /// Largest SPI, host byte order.
         max: u32,
     }
 
     /// `xfrm_aevent_id`: names an SA in a replay or lifetime event.
     AeventId, 48 bytes {
-        /// The SA.
+        /// Identity of the SA.
         sa: SaId,
-        /// Its source.
+        /// Source address of the SA.
         src: Address,
-        /// `XFRM_AE_*`.
+        /// Reasons and settings (`XFRM_AE_*`).
         flags: u32,
-        /// Its reqid.
+        /// Number that ties the SA to templates.
         reqid: u32,
     }
 
-    /// `xfrm_usersa_flush`.
+    /// Request to delete all SAs of a protocol (`xfrm_usersa_flush`).
     SaFlush, 4 bytes {
         /// IP protocol, 0 for all.
         protocol: u8,
@@ -167,21 +167,21 @@ layout! {
         pad: Pad<3>,
     }
 
-    /// `xfrm_user_expire`.
+    /// Event of an SA's limit (`xfrm_user_expire`).
     Expire, 232 bytes {
-        /// The SA.
+        /// State of the SA.
         sa: SaInfo,
         /// 1 for hard.
         hard: u8,
-        /// Padding.
+        /// Padding, always zero.
         pad: Pad<7>,
     }
 
     /// `xfrm_user_mapping`: the peer's address or port behind NAT changed.
     Mapping, 64 bytes {
-        /// The SA.
+        /// Identity of the SA.
         id: SaId,
-        /// Its reqid.
+        /// Number that ties the SA to templates.
         reqid: u32,
         /// Peer's address as the SA has it.
         old_src: Address,
@@ -195,9 +195,9 @@ layout! {
 
     /// `xfrm_userpolicy_info`: a policy without its attributes.
     PolicyInfo, 168 bytes {
-        /// Which packets.
+        /// Selector of the packets.
         selector: SelectorInfo,
-        /// Limits.
+        /// Limits by time, bytes and packets.
         limits: LifetimeConfig,
         /// Used so far.
         current: LifetimeCurrent,
@@ -207,13 +207,13 @@ layout! {
         index: u32,
         /// `XFRM_POLICY_IN`, `OUT`, `FWD`.
         dir: u8,
-        /// `XFRM_POLICY_ALLOW`, `BLOCK`.
+        /// Action (`XFRM_POLICY_ALLOW`, `BLOCK`).
         action: u8,
-        /// `XFRM_POLICY_LOCALOK`, `ICMP`.
+        /// Flags (`XFRM_POLICY_LOCALOK`, `ICMP`).
         flags: u8,
-        /// `XFRM_SHARE_*`.
+        /// Sharing of SAs (`XFRM_SHARE_*`).
         share: u8,
-        /// Padding.
+        /// Padding, always zero.
         pad: Pad<4>,
     }
 
@@ -221,21 +221,21 @@ layout! {
     PolicyId, 64 bytes {
         /// Selector, where the index is 0.
         selector: SelectorInfo,
-        /// Index.
+        /// Index of the policy.
         index: u32,
-        /// Direction.
+        /// Direction of the policy (`XFRM_POLICY_IN`, `OUT`, `FWD`).
         dir: u8,
-        /// Padding.
+        /// Padding, always zero.
         pad: Pad<3>,
     }
 
-    /// `xfrm_user_polexpire`.
+    /// Event of a policy's limit (`xfrm_user_polexpire`).
     PolicyExpire, 176 bytes {
-        /// The policy.
+        /// State of the policy.
         policy: PolicyInfo,
         /// 1 for hard.
         hard: u8,
-        /// Padding.
+        /// Padding, always zero.
         pad: Pad<7>,
     }
 
@@ -245,19 +245,19 @@ layout! {
         id: Id,
         /// Address family of source and destination.
         family: u16,
-        /// Padding.
+        /// Padding, always zero.
         pad: Pad<2>,
-        /// Source.
+        /// Source address of the SA's outer header.
         src: Address,
         /// Ties to SAs.
         reqid: u32,
-        /// `XFRM_MODE_*`.
+        /// Mode of the SA (`XFRM_MODE_*`).
         mode: u8,
-        /// `XFRM_SHARE_*`.
+        /// Sharing of SAs (`XFRM_SHARE_*`).
         share: u8,
         /// 1 for `level use`.
         optional: u8,
-        /// Padding.
+        /// Padding, always zero.
         pad2: Pad<1>,
         /// Authentication algorithms allowed.
         aalgos: u32,
@@ -277,11 +277,11 @@ layout! {
         new_dst: Address,
         /// The source from now on.
         new_src: Address,
-        /// IP protocol.
+        /// IP protocol of the SA.
         protocol: u8,
-        /// `XFRM_MODE_*`.
+        /// Mode of the SA (`XFRM_MODE_*`).
         mode: u8,
-        /// Padding.
+        /// Padding, always zero.
         pad: Pad<2>,
         /// Ties to SAs, 0 for any.
         reqid: u32,
@@ -293,7 +293,7 @@ layout! {
 
     /// `xfrm_user_migrate_state`: where one SA moves.
     MigrateState, 132 bytes {
-        /// The SA.
+        /// Identity of the SA.
         id: SaId,
         /// The destination from now on.
         new_dst: Address,
@@ -305,7 +305,7 @@ layout! {
         selector: SelectorInfo,
         /// Ties to policies from now on.
         reqid: u32,
-        /// `XFRM_MIGRATE_STATE_*`.
+        /// Flags of the request (`XFRM_MIGRATE_STATE_*`).
         flags: u32,
         /// Family of the ends from now on.
         new_family: u16,
@@ -317,7 +317,7 @@ layout! {
     Acquire, 280 bytes {
         /// The SA wanted.
         id: Id,
-        /// Its source.
+        /// Source address of the SA.
         src: Address,
         /// The packet's flow.
         selector: SelectorInfo,
@@ -337,19 +337,19 @@ layout! {
     Encap, 24 bytes {
         /// `UDP_ENCAP_ESPINUDP` is 2.
         kind: u16,
-        /// Source port.
+        /// Source port, network byte order.
         src_port: Be16,
-        /// Destination port.
+        /// Destination port, network byte order.
         dst_port: Be16,
-        /// Padding.
+        /// Padding, always zero.
         pad: Pad<2>,
-        /// Original address.
+        /// Original address (`encap_oa`).
         original: Address,
     }
 
-    /// `xfrm_mark`.
+    /// Mark and mask (`xfrm_mark`).
     MarkAttribute, 8 bytes {
-        /// Value.
+        /// Value under the mask.
         value: u32,
         /// Bits that count.
         mask: u32,
@@ -367,9 +367,9 @@ layout! {
 
     /// `xfrm_address_filter`: narrows a dump of SAs.
     AddressFilter, 36 bytes {
-        /// Source prefix.
+        /// Prefix of source addresses.
         src: Address,
-        /// Destination prefix.
+        /// Prefix of destination addresses.
         dst: Address,
         /// Address family, 0 for any.
         family: u16,
@@ -379,41 +379,41 @@ layout! {
         dst_prefix_len: u8,
     }
 
-    /// `xfrm_user_offload`.
+    /// Offload request (`xfrm_user_offload`).
     Offload, 8 bytes {
-        /// The device.
+        /// Index of the device's interface.
         ifindex: i32,
-        /// `XFRM_OFFLOAD_*`.
+        /// Flags of the request (`XFRM_OFFLOAD_*`).
         flags: u8,
-        /// Padding.
+        /// Padding, always zero.
         pad: Pad<3>,
     }
 
     /// `xfrm_userpolicy_default`: what happens to packets that no policy matches.
     PolicyDefault, 3 bytes {
-        /// Inbound.
+        /// Default action for inbound packets.
         input: u8,
-        /// Forwarded.
+        /// Default action for forwarded packets.
         forward: u8,
-        /// Outbound.
+        /// Default action for outbound packets.
         output: u8,
     }
 
     /// `xfrmu_sadhinfo`: the SAD's hash table.
     SadHashInfo, 8 bytes {
-        /// Buckets now.
+        /// Buckets of the hash table now.
         buckets: u32,
-        /// Most buckets.
+        /// Buckets of the hash table at most.
         max_buckets: u32,
     }
 
     /// `xfrmu_spdinfo`: how many policies.
     SpdInfo, 24 bytes {
-        /// Inbound.
+        /// Count of inbound policies.
         input: u32,
-        /// Outbound.
+        /// Count of outbound policies.
         output: u32,
-        /// Forwarded.
+        /// Count of forward policies.
         forward: u32,
         /// Inbound, of sockets.
         socket_input: u32,
@@ -425,9 +425,9 @@ layout! {
 
     /// `xfrmu_spdhinfo`: the SPD's hash table.
     SpdHashInfo, 8 bytes {
-        /// Buckets now.
+        /// Buckets of the hash table now.
         buckets: u32,
-        /// Most buckets.
+        /// Buckets of the hash table at most.
         max_buckets: u32,
     }
 
@@ -450,7 +450,7 @@ impl MarkAttribute {
 }
 
 impl LifetimeConfig {
-    /// No limits.
+    /// A lifetime without limits.
     pub fn unlimited() -> LifetimeConfig {
         let all = constant::INFINITY;
         LifetimeConfig {
@@ -467,13 +467,13 @@ impl LifetimeConfig {
 pub mod constant {
     /// IPv6 routing header.
     pub const IPPROTO_ROUTING: u8 = 43;
-    /// ESP.
+    /// IP protocol ESP (RFC 4303).
     pub const IPPROTO_ESP: u8 = 50;
-    /// AH.
+    /// IP protocol AH (RFC 4302).
     pub const IPPROTO_AH: u8 = 51;
     /// IPv6 destination options.
     pub const IPPROTO_DSTOPTS: u8 = 60;
-    /// IPComp.
+    /// IP protocol IPComp (RFC 3173).
     pub const IPPROTO_COMP: u8 = 108;
     /// IP in IPv4.
     pub const IPPROTO_IPIP: u8 = 4;
@@ -482,9 +482,9 @@ pub mod constant {
     /// Any of ESP, AH and IPComp.
     pub const IPSEC_PROTO_ANY: u8 = 255;
 
-    /// Transport mode.
+    /// SA of transport mode.
     pub const MODE_TRANSPORT: u8 = 0;
-    /// Tunnel mode.
+    /// SA of tunnel mode.
     pub const MODE_TUNNEL: u8 = 1;
     /// Route optimisation (Mobile IPv6).
     pub const MODE_ROUTE_OPTIMIZATION: u8 = 2;
@@ -501,7 +501,7 @@ pub mod constant {
     pub const STATE_DECAP_DSCP: u8 = 2;
     /// No path MTU discovery.
     pub const STATE_NOPMTUDISC: u8 = 4;
-    /// Mobile IPv6.
+    /// SA of Mobile IPv6.
     pub const STATE_WILDRECV: u8 = 8;
     /// ICMP errors too.
     pub const STATE_ICMP: u8 = 16;
@@ -522,7 +522,7 @@ pub mod constant {
 
     /// Let pass, protected by the templates.
     pub const POLICY_ALLOW: u8 = 0;
-    /// Drop.
+    /// Action of a policy: drop.
     pub const POLICY_BLOCK: u8 = 1;
 
     /// ICMP errors about what the policy protects go by it, too.
@@ -532,7 +532,7 @@ pub mod constant {
 
     /// Default unset in a request.
     pub const DEFAULT_UNSPEC: u8 = 0;
-    /// Default: drop.
+    /// Default action: drop.
     pub const DEFAULT_BLOCK: u8 = 1;
     /// Default: let pass.
     pub const DEFAULT_ACCEPT: u8 = 2;
@@ -561,9 +561,9 @@ pub mod constant {
     /// Offload of whole packets.
     pub const OFFLOAD_PACKET: u8 = 4;
 
-    /// Inbound only.
+    /// Direction of an SA: inbound only.
     pub const SA_DIR_IN: u8 = 1;
-    /// Outbound only.
+    /// Direction of an SA: outbound only.
     pub const SA_DIR_OUT: u8 = 2;
 
     /// A migration leaves offload behind.

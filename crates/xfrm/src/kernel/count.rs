@@ -15,7 +15,7 @@ use crate::codec::{MessageWriter, attr, kind};
 ///
 /// For one thread. Nothing is changed in the kernel.
 pub struct KernelSad {
-    /// For `GETSADINFO`.
+    /// Connection for `GETSADINFO`.
     requests: Connection,
     /// Subscribed to notifications about SAs.
     events: Listener,
@@ -73,7 +73,7 @@ fn count_in(body: &[u8]) -> Option<u32> {
 
 const FLAGS_LEN: usize = 4;
 
-/// `XFRMNLGRP_*`.
+/// Multicast groups (`XFRMNLGRP_*`).
 const GROUP_EXPIRE: u32 = 2;
 const GROUP_SA: u32 = 3;
 

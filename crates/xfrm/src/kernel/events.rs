@@ -154,7 +154,7 @@ fn identity(name: &codec::SaId, attributes: &[u8]) -> Option<SaId> {
     })
 }
 
-/// `XFRMNLGRP_*`.
+/// Multicast groups (`XFRMNLGRP_*`).
 const GROUP_EXPIRE: u32 = 2;
 const GROUP_SA: u32 = 3;
 const GROUP_POLICY: u32 = 4;

@@ -81,8 +81,8 @@ impl Kernel {
         Ok((policies.filter(|policy| !policy.is_of_socket).collect(), is_stale))
     }
 
-    /// What happens to packets that no policy matches: inbound, outbound, forwarded. Kernels before
-    /// 5.14 let them pass.
+    /// Default actions for packets that no policy matches: inbound, outbound, forwarded. Kernels
+    /// before 5.14 let them pass.
     ///
     /// # Errors
     /// The kernel did not answer.
@@ -229,13 +229,13 @@ impl Kernel {
 /// A policy that lets pass what has all bits of a mark, before all other policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bypass {
-    /// Its direction.
+    /// Direction of the policy.
     pub direction: Direction,
     /// For IPv6; else for IPv4.
     pub is_v6: bool,
     /// Of an XFRM interface; 0 for none.
     pub if_id: u32,
-    /// The bits.
+    /// Bits of the mark.
     pub mark: u32,
 }
 
@@ -246,7 +246,7 @@ impl Bypass {
         SelectorInfo { family, ..SelectorInfo::default() }
     }
 
-    /// What makes it another policy than one for the same packets.
+    /// Attributes that make it another policy than one for the same packets.
     fn put_scope(&self, w: &mut MessageWriter) {
         w.field(attr::MARK, &MarkAttribute { value: self.mark, mask: self.mark });
         if self.if_id != 0 {
