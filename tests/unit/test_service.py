@@ -31,9 +31,9 @@ def test_who_only_reads_has_a_user_of_its_own(name):
     values = dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
     assert values["User"] == values["Group"] == "culvert" and values["CapabilityBoundingSet"] == ""
     assert "culvert" in (PACKAGING / "debian" / "culvert.postinst").read_text().split("adduser ")[1].split("\n")[0].split()
-    source = PACKAGING.parent / "crates" / "culvert" / "src"
-    assert 'reader: "culvert"' in (source / "config" / "security.rs").read_text()
-    assert 'default_value = "culvert"' in (source / "cli" / f"{name}.rs").read_text()
+    crates = PACKAGING.parent / "crates"
+    assert 'reader: "culvert"' in (crates / "config/src/security.rs").read_text()
+    assert 'default_value = "culvert"' in (crates / f"culvert/src/cli/{name}.rs").read_text()
     allowed = re.findall(r"^SystemCallFilter=(?!~)(.*)$", text, re.MULTILINE)
     assert "seccomp" in " ".join(allowed).split(), allowed
     hidden = " ".join(re.findall(r"^InaccessiblePaths=(.*)$", text, re.MULTILINE)).replace("-/", "/").split()

@@ -1,7 +1,6 @@
 //! The command line, defined once: help, man pages and completion come from here.
 
 mod capture;
-mod engine;
 mod events;
 mod extcap;
 mod filter;
@@ -21,7 +20,6 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub use capture::CaptureArgs;
-pub use engine::EngineChoice;
 pub use events::EventsArgs;
 pub use extcap::ExtcapArgs;
 pub use filter::FilterArgs;

@@ -3,35 +3,30 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | `cli` | the command line, defined once: help, man pages and completion come from it |
-//! | `config` | the configuration file, parsed into valid types |
 //! | `daemon` | `culvert run`: the control thread, and what starts and stops the workers |
 //! | `command` | every other command, a file for each group |
-//! | `client`, `report` | how commands ask a running daemon, and what it answers |
-//! | `protocol` | names of IP protocols |
 //! | `files` | files that are root's alone, and whose they have to be |
 //! | `pcapng` | the format of captures |
-//! | `rule_text` | routing rules in iproute2's words |
-//! | `paths` | where an instance keeps its sockets and its state |
 //! | `table` | tables for people |
+//!
+//! The configuration is crate `config`, what commands and the daemon say to one another crate `report`.
 #![forbid(unsafe_code)]
 
 mod cli;
-mod client;
 mod command;
-mod config;
 mod daemon;
 mod files;
-mod paths;
 mod pcapng;
-mod protocol;
-mod report;
-mod rule_text;
 mod table;
 mod users;
 
+pub(crate) use ::config;
+pub(crate) use ::report;
+pub(crate) use ::report::{client, paths, protocol, rule_text};
+
 /// What `culvert-bench` has of the daemon.
 pub mod measured {
-    pub use crate::cli::EngineChoice;
+    pub use crate::config::EngineChoice;
     pub use crate::daemon::{InstallOptions, InstallReport, bench_install, providers};
     pub use crate::table::Growing;
 }

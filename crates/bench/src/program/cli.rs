@@ -110,8 +110,8 @@ pub struct BenchRequestsArgs {
     #[arg(long, value_name = "DIRECTORY", default_value = "/dev/shm")]
     pub directory: PathBuf,
     /// Crypto engine to measure.
-    #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
-    pub engine: EngineChoice,
+    #[arg(long, value_enum, default_value_t = Engine::Auto)]
+    pub engine: Engine,
 }
 
 /// Arguments of `limits`.
@@ -200,11 +200,32 @@ pub struct BenchArgs {
     #[arg(long)]
     pub quick: bool,
     /// Crypto engine to measure.
-    #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
-    pub engine: EngineChoice,
+    #[arg(long, value_enum, default_value_t = Engine::Auto)]
+    pub engine: Engine,
     /// Draw the rows: SVG files into this directory; made if missing.
     #[arg(long, value_name = "DIRECTORY")]
     pub plot: Option<PathBuf>,
+}
+
+/// Which crypto engine works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    /// ipsec-mb where it is there, else OpenSSL; for SM4 and SM3 culvert's own.
+    Auto,
+    /// Intel's multi-buffer library, or an error.
+    IpsecMb,
+    /// OpenSSL.
+    Openssl,
+}
+
+impl From<Engine> for EngineChoice {
+    fn from(engine: Engine) -> EngineChoice {
+        match engine {
+            Engine::Auto => EngineChoice::Auto,
+            Engine::IpsecMb => EngineChoice::IpsecMb,
+            Engine::Openssl => EngineChoice::Openssl,
+        }
+    }
 }
 
 /// Which way a benchmark's packets go.

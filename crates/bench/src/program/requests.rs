@@ -9,7 +9,7 @@ use super::cli::BenchRequestsArgs;
 
 /// Runs each number of SAs, and prints what it gives at once: a line of a table, or a JSON object.
 pub fn run(args: &BenchRequestsArgs, json: bool) -> Result<(), Box<dyn Error>> {
-    let providers = providers(args.engine)?;
+    let providers = providers(args.engine.into())?;
     let mut table = Growing::new(HEAD);
     for (number, sas) in args.sas.iter().enumerate() {
         let report = bench_install(&InstallOptions {

@@ -58,7 +58,7 @@ fn count(case: Option<&str>) -> Result<(), Box<dyn Error>> {
 fn all(args: &AllArgs, json: bool) -> Result<(), Box<dyn Error>> {
     let (args, all) = (&args.peer, args);
     let peer = peer(args)?;
-    let providers = providers(args.bench.engine)?;
+    let providers = providers(args.bench.engine.into())?;
     let provider = providers.first();
     let begun = Instant::now();
     let mut parts = Vec::new();
@@ -133,7 +133,7 @@ fn peer(args: &PeerArgs) -> Result<Peer, Box<dyn Error>> {
 }
 
 fn one(bench: Bench, args: &BenchArgs, peer: &Peer, json: bool) -> Result<(), Box<dyn Error>> {
-    let providers = providers(args.engine)?;
+    let providers = providers(args.engine.into())?;
     // One engine is measured: that of the first suite, or the fastest.
     let named = args.suite.iter().flatten().next().and_then(|name| suite(name).ok());
     let serving = named.and_then(|suite| providers.serving(suite).ok());

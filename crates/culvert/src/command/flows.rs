@@ -108,13 +108,6 @@ pub fn fate(flow: &Flow) -> String {
     }
 }
 
-impl Flow {
-    /// Packets that were dropped.
-    pub fn dropped(&self) -> u64 {
-        self.drops.values().sum()
-    }
-}
-
 /// The latest interval, asked for in the background.
 pub struct Feed {
     stream: UnixStream,

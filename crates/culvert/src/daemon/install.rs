@@ -410,7 +410,7 @@ fn resident_bytes() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::EngineChoice;
+    use crate::config::EngineChoice;
 
     #[test]
     fn everything_is_installed_read_and_removed() {

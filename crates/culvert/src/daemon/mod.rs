@@ -49,8 +49,8 @@ use self::linux::{
 };
 use self::nat::{FlowStep, Nat};
 use self::offload::{Offload, cryptodevs, device, devices, packet_devices, rtl_simulation};
+pub use self::ports::FRAMES_PER_FULL_QUEUE;
 use self::ports::Programs;
-pub use self::ports::{FRAMES_PER_FULL_QUEUE, Ports};
 pub use self::private::is_ours as is_own_rule;
 use self::sa::{Sas, asked, by_sender, early, inner_mtus, left, lifetimes, path_mtus, shortfall};
 use self::shows::{
@@ -72,7 +72,7 @@ pub use limits::{FRAMES_SPARE, frames_at_start};
 pub use nat::statistics as connection_statistics;
 pub use privileges::missing as missing_capabilities;
 pub use privileges::{drop_all as drop_capabilities, forgo_all as forgo_capabilities};
-pub use slots::{MAX_TUNNELS, QUEUES_PER_WORKER};
+pub use slots::QUEUES_PER_WORKER;
 pub use sources::kernel::{firewalls, nat_rules};
 pub use start::run;
 pub use vlans::port_below as vlan_below;

@@ -4,9 +4,7 @@
 //! queue, of worker 0.
 
 use dataplane::slots;
-pub use dataplane::slots::{
-    MAX_PORTS, MAX_TUNNELS, PRIVATE, QUEUES_PER_WORKER, of_port, of_tunnel,
-};
+pub use dataplane::slots::{MAX_PORTS, PRIVATE, QUEUES_PER_WORKER, of_port, of_tunnel};
 
 /// A queue's place: a worker, and one of its slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use super::facts::{Facts, KernelEsp, Machine, Trial};
 use super::finding::{Finding, Outcome};
-use crate::cli::EngineChoice;
 use crate::command::events::time_text;
+use crate::config::EngineChoice;
 use crate::config::Problem;
 use crate::report::Status;
 

@@ -12,10 +12,9 @@ use std::path::Path;
 
 use steer::device::{Device, Finding};
 
-use crate::cli::EngineChoice;
 use crate::client;
 use crate::config::{
-    Config, Cpus, Examined, MemifRole, PortConfig, Problem, Sockets, Verdict, nearest,
+    Config, Cpus, EngineChoice, Examined, MemifRole, PortConfig, Problem, Sockets, Verdict, nearest,
 };
 use crate::daemon::nat::Nat;
 use crate::daemon::plan::{self, Plan, PlanError, ranges};

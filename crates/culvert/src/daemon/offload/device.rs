@@ -227,7 +227,7 @@ impl Attached {
     /// What `culvert device` shows.
     pub fn row(&self) -> report::Device {
         let counters = self.device.counters();
-        let tables = self.device.tables().into_iter().map(report::DeviceTable::from);
+        let tables = self.device.tables().into_iter().map(table_row);
         let moves = self.happened.iter().map(|happened| report::DeviceMove {
             age_s: happened.at.elapsed().as_secs(),
             spi: happened.sa.map(|sa| spi_text(sa.spi)),
@@ -255,11 +255,10 @@ impl Attached {
     }
 }
 
-impl From<TableUse> for report::DeviceTable {
-    fn from(table: TableUse) -> report::DeviceTable {
-        let TableUse { name, used, most } = table;
-        report::DeviceTable { name: name.into(), used, most }
-    }
+/// One of a device's tables, as `culvert device` has it.
+pub(super) fn table_row(table: TableUse) -> report::DeviceTable {
+    let TableUse { name, used, most } = table;
+    report::DeviceTable { name: name.into(), used, most }
 }
 
 /// How the busiest SAs are chosen.

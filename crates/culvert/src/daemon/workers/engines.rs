@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crypto::{EngineError, Provider, Providers};
 use tracing::warn;
 
-use crate::cli::EngineChoice;
+use crate::config::EngineChoice;
 
 /// The engines that the configuration asks for; `auto` takes all that are there, the fastest first.
 pub fn providers(choice: EngineChoice) -> Result<Providers, EngineError> {

@@ -597,7 +597,7 @@ fn pin(key: &str, cpu: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::EngineChoice;
+    use crate::config::EngineChoice;
     use crate::daemon::engines::providers;
     use io::{Burst, ChunkSize, FramePool, MemoryHandle, PortCounters, PortError, UmemConfig};
     use std::os::fd::BorrowedFd;

@@ -23,7 +23,7 @@ impl Nat {
             refreshed: self.counters.refreshed,
             refused: self.counters.refused,
             overruns: self.counters.overruns,
-            table: super::statistics().map(NatTable::from),
+            table: super::statistics().map(table_row),
             ..Report::default()
         };
         self.bindings.each(0, 1, |binding| {
@@ -37,11 +37,9 @@ impl Nat {
     }
 }
 
-impl From<Statistics> for NatTable {
-    fn from(linux: Statistics) -> NatTable {
-        let Statistics { entries, most, insert_failed, dropped, early_dropped } = linux;
-        NatTable { entries, most, insert_failed, dropped, early_dropped }
-    }
+fn table_row(linux: Statistics) -> NatTable {
+    let Statistics { entries, most, insert_failed, dropped, early_dropped } = linux;
+    NatTable { entries, most, insert_failed, dropped, early_dropped }
 }
 
 fn row(binding: &Binding) -> NatConnection {

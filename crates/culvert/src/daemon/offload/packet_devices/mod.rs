@@ -24,6 +24,7 @@ use xfrm::Refusal;
 use xfrm::codec::Offload;
 
 use crate::config::{DeviceConfig, DeviceKind};
+use crate::daemon::offload::device::table_row;
 use crate::daemon::rtl_simulation;
 use crate::daemon::sources::errno;
 use crate::report;
@@ -165,7 +166,7 @@ impl PacketDevices {
                 kind: attached.kind.name().into(),
                 port: attached.port.clone(),
                 placement: attached.device.capabilities().placement.name().into(),
-                tables: tables.map(Into::into).collect(),
+                tables: tables.map(table_row).collect(),
                 sealed: counters.sealed,
                 opened: counters.opened,
                 wrong_icv: counters.wrong_icv,

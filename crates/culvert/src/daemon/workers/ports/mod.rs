@@ -12,7 +12,6 @@ use steer::{Attached, Loader, StrippedTags};
 
 use crate::config::{PortConfig, Problem, Sockets};
 use crate::daemon::nat::TakenFlows;
-use crate::daemon::slots;
 use crate::daemon::steering::Steering;
 use crate::daemon::vlans;
 use crate::daemon::vrfs::Vrfs;
@@ -115,9 +114,6 @@ impl Ports {
             entry.program = Some(program);
         }
     }
-
-    /// The most ports.
-    pub const MAX: usize = slots::MAX_PORTS;
 
     /// The workers' slot for packets that leave by an interface.
     pub fn slot(&self, ifindex: u32) -> Option<usize> {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Display;
 
+use dataplane::slots::{MAX_PORTS, MAX_TUNNELS};
 use dataplane::{Binding, Vti};
 use tracing_subscriber::filter::Targets;
 
@@ -12,7 +13,6 @@ use super::problem::Problem;
 use super::tunnel::or_any;
 use super::worker::MAX_CRYPTO_CPUS;
 use super::{AddressPrefix, Config, Cpus, VlanConfig, valid_interface, valid_name};
-use crate::daemon::Ports;
 
 /// Bytes of a buffer that a packet of the longest MTU leaves free: headers in front, Ethernet's with two tags.
 const FRAME_ROOM: u32 = 278;
@@ -87,7 +87,7 @@ impl Config {
 
     /// Ports, by their places in the file; `seen` gets their interfaces.
     fn of_ports<'c>(&'c self, found: &mut Found, seen: &mut HashSet<&'c str>) {
-        let most = Ports::MAX;
+        let most = MAX_PORTS;
         for (i, name) in self.port_order.iter().enumerate() {
             let (key, name) = (format!("port[{i}].interface"), name.as_str());
             if i == most {
@@ -304,8 +304,8 @@ impl Config {
 
     /// Tunnel interfaces; `seen` are other interfaces.
     fn of_tunnels<'c>(&'c self, found: &mut Found, seen: &mut HashSet<&'c str>) {
-        if self.tunnels.len() > crate::daemon::MAX_TUNNELS {
-            const { assert!(crate::daemon::MAX_TUNNELS == 64) };
+        if self.tunnels.len() > MAX_TUNNELS {
+            const { assert!(MAX_TUNNELS == 64) };
             found.add("tunnel", &self.tunnels.len(), "at most 64 of them");
         }
         let mut bindings = HashSet::new();
@@ -352,7 +352,7 @@ fn not_a_level(level: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::Config;
+    use crate::Config;
 
     fn key_of_problem(tunnels: &[&str]) -> Option<String> {
         let lines =

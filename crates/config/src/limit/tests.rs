@@ -1,7 +1,7 @@
 //! What entries mean, and which are refused.
 
 use super::*;
-use crate::config::Config;
+use crate::Config;
 use limit::Fill;
 
 fn parse(entries: &str) -> Result<Vec<LimitConfig>, String> {

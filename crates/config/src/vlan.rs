@@ -145,7 +145,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::Config;
+    use crate::Config;
 
     fn parse(text: &str) -> Result<Vec<VlanConfig>, String> {
         let config = Config::parse(text, Path::new("culvert.toml"));

@@ -8,6 +8,7 @@
 //! | this one         | the file, its parts, and how reading it fails  |
 //! | `worker`         | `[worker]`                                     |
 //! | `device`         | `[device.NAME]`                                |
+//! | `engine`         | `crypto.engine`                                |
 //! | `gtpu`           | `[[gtpu]]`                                     |
 //! | `iptfs`          | `[[iptfs]]`                                    |
 //! | `limit`, `limit_values` | `[[limit]]`                             |
@@ -27,10 +28,12 @@
 //! | `fixed`          | which keys take effect only with a restart     |
 //! | `problem`        | how what is wrong is said                      |
 //! | `schema`         | tests: every key is in the example and in the reference |
+#![forbid(unsafe_code)]
 
 mod check;
 mod device;
 mod document;
+mod engine;
 mod fixed;
 mod gtpu;
 mod iptfs;
@@ -62,6 +65,7 @@ use thiserror::Error;
 
 pub use self::device::{BusyBy, DeviceConfig, DeviceKind, PlacementChoice};
 use self::document::Document;
+pub use self::engine::EngineChoice;
 pub use self::gtpu::{GtpuConfig, GtpuOtherwise};
 pub use self::iptfs::{IptfsConfig, IptfsRates};
 pub use self::limit::LimitConfig;
@@ -81,7 +85,6 @@ pub use self::tunnel_headers::TunnelHeadersConfig;
 pub use self::vici::ViciConfig;
 pub use self::vlan::VlanConfig;
 pub use self::worker::{Cpus, WorkerConfig};
-use crate::cli::EngineChoice;
 
 /// The longest interface name that Linux takes (IFNAMSIZ less the terminating zero).
 const INTERFACE_NAME_MAX_LEN: usize = 15;
@@ -401,7 +404,6 @@ impl Config {
     ///
     /// # Errors
     /// As [`Config::load`].
-    #[cfg(test)]
     pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
         Ok(Config::examine(text, any_machine).accept(path)?.0)
     }

@@ -10,9 +10,9 @@ use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-use crate::config::nearest;
 use crate::paths;
-use crate::report::{NotAllowed, Request};
+use crate::{NotAllowed, Request};
+use config::nearest;
 
 /// How long a daemon may take for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -62,3 +62,10 @@ pub struct Flow {
     /// Packets that were dropped, by reason.
     pub drops: BTreeMap<String, u64>,
 }
+
+impl Flow {
+    /// Packets that were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.drops.values().sum()
+    }
+}

@@ -81,7 +81,7 @@ mod tests {
 
     fn parse(lines: &str) -> Result<TunnelHeaders, String> {
         let text = format!("[tunnel_headers]\n{lines}");
-        crate::config::Config::parse(&text, Path::new("culvert.toml"))
+        crate::Config::parse(&text, Path::new("culvert.toml"))
             .map(|config| config.tunnel_headers.into())
             .map_err(|error| error.to_string())
     }

@@ -1,9 +1,7 @@
-//! Which crypto engine works.
-
-use clap::ValueEnum;
+//! `crypto.engine`: which crypto engine works.
 
 /// Which crypto engine works.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EngineChoice {
     /// ipsec-mb where it is there, else OpenSSL; for SM4 and SM3 culvert's own.

@@ -1,12 +1,26 @@
-//! What the daemon answers over its control socket; `--json` prints it as it is.
+//! What the daemon answers over its control socket, which `--json` prints as it is, and the client that asks.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | this one | requests, and the answers to most of them |
+//! | `capture`, `connections`, `event`, `flows`, `limit`, `nat`, `reload`, `why` | the answers of a command each |
+//! | [`client`] | asks a running daemon |
+//! | [`paths`] | where an instance keeps its sockets and its state |
+//! | [`protocol`] | names of IP protocols |
+//! | [`rule_text`] | routing rules in iproute2's words |
+#![forbid(unsafe_code)]
 
 mod capture;
+pub mod client;
 mod connections;
 mod event;
 mod flows;
 mod limit;
 mod nat;
+pub mod paths;
+pub mod protocol;
 mod reload;
+pub mod rule_text;
 mod why;
 
 use std::collections::BTreeMap;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::Config;
 
-const EXAMPLE: &str = include_str!("../../../../packaging/example.toml");
-const REFERENCE: &str = include_str!("../../../../docs/reference/configuration.md");
+const EXAMPLE: &str = include_str!("../../../packaging/example.toml");
+const REFERENCE: &str = include_str!("../../../docs/reference/configuration.md");
 
 /// No key of ours.
 const NONE: &str = "no_such_key";

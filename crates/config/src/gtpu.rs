@@ -176,7 +176,7 @@ fn one(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::Config;
 
     fn parse(entries: &str) -> Result<Vec<GtpuConfig>, String> {
         let ports = "[[port]]\ninterface = \"wan\"\n[[port]]\ninterface = \"app0\"\n\

@@ -104,7 +104,7 @@ mod tests {
     fn what_is_no_rule_is_refused_by_its_key() {
         let parse = |rule: &str| {
             let text = format!("[[mark]]\n{rule}");
-            crate::config::Config::parse(&text, std::path::Path::new("culvert.toml"))
+            crate::Config::parse(&text, std::path::Path::new("culvert.toml"))
                 .map(|config| config.marks.len())
                 .map_err(|error| error.to_string())
         };
