@@ -72,21 +72,20 @@
 //! - A home that moves while workers run: the homes of all SAs are vacated with a change of workers.
 #![forbid(unsafe_code)]
 
-mod aggfrag;
 mod apply;
 mod burst;
 mod capture;
 mod classify;
 mod counters;
 mod crypt;
-mod device;
 mod event;
 mod explain;
+mod features;
 mod flows;
-mod fragments;
 pub mod gtpu;
 mod host_limits;
 mod latency;
+mod links;
 mod model;
 mod out;
 mod resolve;
@@ -104,15 +103,15 @@ pub use crate::model::{
 use out as packets;
 use tables::{rate_rules as rate_limit, vlan};
 
-pub use aggfrag::Links;
 pub use capture::{
     Buffer, Drops, Filter, FlowFilter, Gone, MAX_TAPS, OfSa, Place, PolicyFilter, Record, Recorder,
     TapConfig, TapReader, Verdict, tap,
 };
 pub use counters::{Counters, Totals, Work};
-pub use device::DevicePacket;
 pub use event::{Cause as BreakCause, Event, EventReceiver, EventSender, Waker, channel};
+pub use features::device::DevicePacket;
 pub use latency::{BOUNDS_NS, BUCKETS, EVERY, Latency, Times};
+pub use links::Links;
 pub use tables::mark_rule::MarkRule;
 pub use tables::rate_rules::{
     Direction as LimitDirection, Each, Match as LimitMatch, RateRule, RateRules,

@@ -1,18 +1,14 @@
 //! The flow cache: plans of the flows seen last.
 
-mod bundles;
 mod cache;
-pub(crate) mod headends;
 pub(crate) mod plan;
-pub(crate) mod queues;
-pub(crate) mod rates;
-pub(crate) mod translations;
 
-pub(crate) use bundles::Bundles;
 pub(crate) use cache::FlowCache;
-pub(crate) use headends::Headends;
-pub(crate) use rates::Rates;
-pub(crate) use translations::Translations;
+
+use crate::features::bundle::Bundles;
+use crate::features::limit::Rates;
+use crate::features::segments::headends::Headends;
+use crate::features::translate::Translations;
 
 /// What plans have no room for.
 #[derive(Default)]

@@ -143,21 +143,21 @@ pub(crate) fn ip_len(len: usize) -> u16 {
     u16::try_from(len).unwrap_or(u16::MAX)
 }
 
-/// Where the bundle of a flow stands ([`crate::flows::Bundles`]).
+/// Where the bundle of a flow stands ([`crate::features::bundle::Bundles`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BundleSlot {
     pub(crate) place: u32,
     pub(crate) serial: u32,
 }
 
-/// Where the translation of a flow stands ([`crate::flows::Translations`]).
+/// Where the translation of a flow stands ([`crate::features::translate::Translations`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TranslationSlot {
     pub(crate) place: u32,
     pub(crate) serial: u32,
 }
 
-/// Where the rate limit of a flow stands ([`crate::flows::Rates`]).
+/// Where the rate limit of a flow stands ([`crate::features::limit::Rates`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RateSlot {
     pub(crate) place: u32,

@@ -35,7 +35,7 @@ impl Draft {
 
 /// How several SAs protect a packet, one inside the other.
 ///
-/// A plan has no room for so much: see [`crate::flows::Bundles`].
+/// A plan has no room for so much: see [`crate::features::bundle::Bundles`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SealAll {
     pub(crate) sas: SaBundle,

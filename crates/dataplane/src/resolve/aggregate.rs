@@ -10,7 +10,7 @@ use wire::Family;
 use super::limits::Limits;
 use super::ways::to_port;
 use super::{Decision, Question};
-use crate::aggfrag::{longest, payload_len};
+use crate::features::aggfrag::{longest, payload_len};
 use crate::model::{Action, Aggregate, Draft, LOOPBACK, Notes, Origin, Step, ip_len};
 
 impl<N: Notes> Question<'_, N> {

@@ -5,8 +5,8 @@ use io::{BURST_LEN, Packet};
 use outcome::DropReason;
 use policy::SaBundle;
 
-use crate::apply::check_volume;
 use crate::burst::{Misses, Path};
+use crate::features::open::check_volume;
 use crate::model::{Action, Arrived, Handed, Meta, SealAll, prefetch_headers};
 use crate::resolve::{Limits, homes, next_hop_of_all};
 use crate::slow::Slow;

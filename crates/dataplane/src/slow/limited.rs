@@ -4,9 +4,9 @@ use io::Packet;
 use outcome::DropReason;
 use wire::Headers;
 
-use crate::apply::marked;
 use crate::burst::Path;
-use crate::flows::rates::Stop;
+use crate::features::limit::marked;
+use crate::features::limit::rates::Stop;
 use crate::model::{Action, Judging, Meta, RateLimit};
 use crate::slow::Entered;
 

@@ -22,9 +22,9 @@ use outcome::{DropReason, Outcome};
 use policy::SaEntry;
 use wire::Headers;
 
-use crate::apply::check_volume;
 use crate::burst::{Misses, Path};
 use crate::classify::meta_of;
+use crate::features::open::check_volume;
 use crate::host_limits::HostLimits;
 use crate::model::{Action, Draft, FirstPorts, Meta, Origin, RateLimit, SealAll, Translation};
 use crate::out::fragment::fragment;

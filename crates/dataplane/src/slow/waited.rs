@@ -7,8 +7,8 @@ use io::Packet;
 
 use super::Slow;
 use crate::burst::{Misses, Path};
+use crate::features::limit::queues::Next;
 use crate::flows::plan::Holds;
-use crate::flows::queues::Next;
 use crate::model::{Action, Arrived, Handed, Meta, RateSlot};
 
 impl Slow {

@@ -19,8 +19,8 @@ use policy::{Marks, Prefix};
 use wire::ethernet::MacAddr;
 use wire::{Family, Summary};
 
-use crate::aggfrag::Links;
 use crate::gtpu::Services;
+use crate::links::Links;
 use crate::model::LOOPBACK;
 use crate::tables::mark_rule::MarkRule;
 use crate::tables::rate_rules::RateRules;

@@ -11,7 +11,7 @@
 //! says where its function stands in [`Segments`]. A headend has a slot behind those of ports and VLANs: what is
 //! sent there, forwarded or sealed, gets its segments. What leaves a step is a packet of its own, which came in by
 //! that index: it is looked for in the flow cache, judged and routed as any other. All that one headend makes of
-//! packets of a family is one flow: its plan is found without a look ([`crate::flows::headends`]).
+//! packets of a family is one flow: its plan is found without a look ([`crate::features::segments::headends`]).
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use offload::PacketSa;
 use policy::{Flow, Marks, Reader, SaHandle, WorkerIndex};
 use wire::{FlowKey, Headers};
 
-use crate::aggfrag::Links;
+use crate::links::Links;
 use crate::model::{DEVICES_HOME, LOOPBACK, Now, Origin, Reach};
 use crate::tables::tunnel::Binding;
 use crate::tables::{Tables, Topology};

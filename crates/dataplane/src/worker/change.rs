@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use io::Port;
 
-use crate::fragments::Fragments;
+use crate::features::fragments::Fragments;
 use crate::model::PortKind;
 use crate::out::handoff::Peers;
 use crate::out::neighbour::NeighbourQueue;

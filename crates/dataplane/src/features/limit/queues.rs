@@ -67,13 +67,13 @@ impl LimitQueues {
     }
 
     /// Whether packets wait there already: those behind them do too.
-    pub(super) fn has_waiting(&self, path: &Path) -> bool {
+    pub(crate) fn has_waiting(&self, path: &Path) -> bool {
         let at = path.leaf().and_then(|leaf| self.places.get(&leaf.id()));
         at.and_then(|at| self.all.get(*at as usize)).is_some_and(|one| !one.queue.is_empty())
     }
 
     /// Where a limiter's queue stands.
-    pub(super) fn place(&mut self, path: &Path) -> Option<u32> {
+    pub(crate) fn place(&mut self, path: &Path) -> Option<u32> {
         let id = path.leaf()?.id();
         if let Some(at) = self.places.get(&id) {
             return Some(*at);
@@ -166,7 +166,7 @@ impl LimitQueues {
     }
 
     /// There may be other limiters: queues follow theirs by its name, whatever its settings are now.
-    pub(super) fn follow(&mut self, old: &RateRules, new: &RateRules, worker: usize) {
+    pub(crate) fn follow(&mut self, old: &RateRules, new: &RateRules, worker: usize) {
         let at = |id: usize| self.places.get(&id).copied();
         let named = old.rules().iter().map(|rule| &rule.limiter);
         let named = named.filter_map(|l| Some((l.name(), at(l.id())?)));

@@ -1,5 +1,9 @@
 //! Packets of Linux's connections: translated as Linux would, then forwarded or sealed.
 
+mod translations;
+
+pub(crate) use translations::Translations;
+
 use conntrack::{Found, Rewrite};
 use io::Packet;
 use outcome::DropReason;
@@ -11,7 +15,7 @@ use crate::view::View;
 
 impl Executor {
     /// Carries out a plan.
-    pub(super) fn translate_by_plan(
+    pub(crate) fn translate_by_plan(
         &mut self,
         view: &View,
         slot: TranslationSlot,

@@ -14,7 +14,7 @@ impl Executor {
     /// Has a packet wait that is under the limit of a plan.
     #[cold]
     #[inline(never)]
-    pub(super) fn wait_by_plan(
+    pub(crate) fn wait_by_plan(
         &mut self,
         view: &View,
         (slot, until_ns): (RateSlot, u64),

@@ -6,9 +6,9 @@ use outcome::DropReason;
 use policy::SaHandle;
 use wire::{Fragment, Span, protocol};
 
-use super::Executor;
-use super::open::{Candidate, Refused, usable};
-use crate::fragments::Fragments;
+use super::{Candidate, Refused, usable};
+use crate::apply::Executor;
+use crate::features::fragments::Fragments;
 use crate::model::{Meta, TAILROOM};
 use crate::view::View;
 
@@ -19,7 +19,7 @@ impl Executor {
     /// 2. (destination, CPI) finds the SA, which must be usable, and this its home.
     /// 3. Decompression, into no more than an IP packet, and no more than is left for this burst ([`Inflation`]).
     /// 4. Into the packet's frame, or into a large one where that is too small.
-    pub(super) fn decompress(
+    pub(crate) fn decompress(
         &mut self,
         view: &View,
         packet: &mut Packet,
@@ -86,7 +86,7 @@ fn move_to_large(
 }
 
 /// IP in IP: a packet of an IPComp tunnel that is not compressed.
-pub(super) fn ip_in_ip(view: &View, packet: &Packet, meta: &Meta) -> Result<Candidate, Refused> {
+pub(crate) fn ip_in_ip(view: &View, packet: &Packet, meta: &Meta) -> Result<Candidate, Refused> {
     let (flow, fields) = (&meta.summary.flow, meta.summary.fields);
     if fields.fragment() != Fragment::Whole {
         return Err(Refused::Fragment);

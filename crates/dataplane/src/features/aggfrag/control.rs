@@ -19,11 +19,11 @@ use outcome::DropReason;
 use policy::{IptfsLosses, IptfsRate, SaEntry};
 
 use super::count;
-use super::links::Link;
 use super::pace::Pace;
 use super::sender::Sender;
 use crate::apply::Executor;
 use crate::event::Event;
+use crate::links::Link;
 use crate::view::View;
 
 /// What the rate of one outbound SA follows from.

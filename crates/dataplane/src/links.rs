@@ -29,12 +29,12 @@ struct Ends {
 
 impl Links {
     /// That of an SA by which packets come.
-    pub(super) fn of_inbound(&self, config: &SaConfig) -> Arc<Link> {
+    pub(crate) fn of_inbound(&self, config: &SaConfig) -> Arc<Link> {
         self.of(config, config.params.dst, config.params.src)
     }
 
     /// That of an SA by which packets leave.
-    pub(super) fn of_outbound(&self, config: &SaConfig) -> Arc<Link> {
+    pub(crate) fn of_outbound(&self, config: &SaConfig) -> Arc<Link> {
         self.of(config, config.params.src, config.params.dst)
     }
 
@@ -53,7 +53,7 @@ impl Links {
 
 /// Between a pair's receiver and its sender.
 #[derive(Debug, Default)]
-pub(super) struct Link {
+pub(crate) struct Link {
     told: Mutex<Told>,
     /// Counts what the receiver has told.
     version: AtomicU64,
@@ -72,14 +72,14 @@ struct Told {
 
 impl Link {
     /// Another receiver, whose word counts from now on: its number, and the loss event rate so far.
-    pub(super) fn add_receiver(&self) -> (u64, u32) {
+    pub(crate) fn add_receiver(&self) -> (u64, u32) {
         let mut told = self.wait();
         told.receiver += 1;
         (told.receiver, told.report.loss_event_rate)
     }
 
     /// Tells the sender.
-    pub(super) fn tell(&self, receiver: u64, report: Report) {
+    pub(crate) fn tell(&self, receiver: u64, report: Report) {
         if let Ok(mut told) = self.told.try_lock()
             && told.receiver == receiver
         {
@@ -90,34 +90,34 @@ impl Link {
 
     /// Whether there is more than there was with this version.
     #[inline]
-    pub(super) fn has_news(&self, version: u64) -> bool {
+    pub(crate) fn has_news(&self, version: u64) -> bool {
         self.version.load(Acquire) != version
     }
 
     /// What the receiver has told, and its version; none if it is telling something.
-    pub(super) fn report(&self) -> Option<(Report, u64)> {
+    pub(crate) fn report(&self) -> Option<(Report, u64)> {
         let told = self.told.try_lock().ok()?;
         Some((told.report, self.version.load(Relaxed)))
     }
 
     /// Another sender that reports: where the one before has left the rate, if there was one.
-    pub(super) fn add_sender(&self) -> Option<Sender> {
+    pub(crate) fn add_sender(&self) -> Option<Sender> {
         self.senders.fetch_add(1, Relaxed);
         self.wait().sender
     }
 
-    pub(super) fn remove_sender(&self) {
+    pub(crate) fn remove_sender(&self) {
         self.senders.fetch_sub(1, Relaxed);
     }
 
     /// Whether what comes is reported by somebody.
     #[inline]
-    pub(super) fn has_sender(&self) -> bool {
+    pub(crate) fn has_sender(&self) -> bool {
         self.senders.load(Relaxed) > 0
     }
 
     /// Notes where the rate stands, for a sender to come.
-    pub(super) fn note(&self, sender: &Sender) {
+    pub(crate) fn note(&self, sender: &Sender) {
         if let Ok(mut told) = self.told.try_lock() {
             told.sender = Some(*sender);
         }

@@ -9,8 +9,8 @@ use policy::SaEntry;
 
 use super::control::ppm;
 use super::count;
-use super::links::Link;
 use crate::apply::Executor;
+use crate::links::Link;
 use crate::view::View;
 
 /// Watches the payloads of one inbound SA.

@@ -10,8 +10,8 @@ use policy::{Direction, Flow, Marks, SaHandle};
 use wire::{Headers, protocol};
 
 use super::{DevicePacket, ingress_of};
-use crate::apply::send_sealed_to;
 use crate::burst::Path;
+use crate::features::seal::send_sealed_to;
 use crate::model::{Adjacency, Arrived, Handed, NextHop};
 use crate::resolve::{adjacency, next_hop_of};
 use crate::slow::Slow;

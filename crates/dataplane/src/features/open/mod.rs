@@ -1,5 +1,11 @@
 //! ESP and AH that arrive: SAD, replay check, and into the burst that is opened.
 
+mod accept;
+pub(crate) mod inbound_sas;
+pub(crate) mod ipcomp;
+
+pub(crate) use accept::check_volume;
+
 use core::net::IpAddr;
 
 use dispatch::Home;
@@ -9,8 +15,9 @@ use outcome::DropReason;
 use policy::{SaEntry, SaHandle};
 use wire::{Fragment, Span, Summary, protocol};
 
-use crate::apply::unpack::ip_in_ip;
-use crate::apply::{Executor, inbound_sas::InboundSas};
+use crate::apply::Executor;
+use crate::features::open::inbound_sas::InboundSas;
+use crate::features::open::ipcomp::ip_in_ip;
 use crate::model::{FlowHint, Meta, Outers};
 use crate::view::View;
 
@@ -37,15 +44,15 @@ impl From<DropReason> for Refused {
 /// An ESP packet that is worth decrypting, one with AH that is worth checking, or one that has no more of
 /// either.
 pub(crate) struct Candidate {
-    pub(super) sa: SaHandle,
-    pub(super) opening: Opening,
-    pub(super) from: Option<(IpAddr, u16)>,
+    pub(crate) sa: SaHandle,
+    pub(crate) opening: Opening,
+    pub(crate) from: Option<(IpAddr, u16)>,
 }
 
 impl Executor {
     /// Bare ESP for this host.
     #[inline(never)]
-    pub(super) fn open_bare(&mut self, view: &View, packet: Packet, meta: &Meta) {
+    pub(crate) fn open_bare(&mut self, view: &View, packet: Packet, meta: &Meta) {
         self.open(view, packet, meta, false);
     }
 
@@ -58,7 +65,7 @@ impl Executor {
 
     /// AH for this host; or what was inside another SA's packet and is an SA's again.
     #[inline(never)]
-    pub(super) fn open_next(&mut self, view: &View, mut packet: Packet, meta: &Meta) {
+    pub(crate) fn open_next(&mut self, view: &View, mut packet: Packet, meta: &Meta) {
         let outers = match (meta.ingress.via(), meta.outers()) {
             (None, _) => None,
             (Some(via), None) => Outers::default().with(via),
@@ -201,7 +208,7 @@ fn ah_candidate(view: &View, packet: &Packet, meta: &Meta) -> Result<Candidate, 
 
 /// The SA that a packet names, if it is there and in use, and this worker is its home, or becomes it.
 #[inline(always)]
-pub(super) fn usable(
+pub(crate) fn usable(
     view: &View,
     found: Option<SaHandle>,
 ) -> Result<(SaHandle, &SaEntry<Sa>), Refused> {

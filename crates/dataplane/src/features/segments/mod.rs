@@ -1,5 +1,7 @@
 //! Packets that get segments, and go on at once where it is known what is done to all that their headend makes.
 
+pub(crate) mod headends;
+
 use io::Packet;
 use outcome::DropReason;
 use wire::Fields;
@@ -14,7 +16,7 @@ impl Executor {
     /// that holds for it; else it goes on behind the burst, and so do those after it that the burst has for headends:
     /// the packets of a flow keep their order.
     #[inline(never)]
-    pub(super) fn wrap(&mut self, view: &View, forward: &Forward, mut packet: Packet, h: Fields) {
+    pub(crate) fn wrap(&mut self, view: &View, forward: &Forward, mut packet: Packet, h: Fields) {
         if forward.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
             return self.out.drop(packet, DropReason::MalformedIp);
         }

@@ -3,21 +3,6 @@
 //! Nothing is decided here. What an action needs to be exact (the SA is there, the packet fits, its
 //! TTL goes on) was checked by [`crate::resolve`] or by [`Plan::judge`](crate::flows::plan::Plan::judge).
 
-mod accept;
-mod gtpu;
-mod inbound_sas;
-mod open;
-mod rate;
-mod seal;
-mod translate;
-mod unpack;
-mod wait;
-mod wrap;
-
-pub(crate) use accept::check_volume;
-pub(crate) use rate::marked;
-pub(crate) use seal::send_sealed_to;
-
 use esp::Sa;
 use io::Packet;
 use outcome::{DropReason, Outcome};
@@ -25,12 +10,12 @@ use policy::SaEntry;
 use wire::natt::{self, NattPayload};
 use wire::{Fields, Fragment};
 
-use crate::aggfrag::Aggfrag;
-use crate::apply::inbound_sas::InboundSas;
 use crate::crypt::Crypt;
-use crate::device::Devices;
+use crate::features::aggfrag::Aggfrag;
+use crate::features::device::Devices;
+use crate::features::fragments::Fragments;
+use crate::features::open::inbound_sas::InboundSas;
 use crate::flows::Details;
-use crate::fragments::Fragments;
 use crate::model::{Action, Forward, LinuxWay, Meta, NextHop, SteppedScratch};
 use crate::packets::Out;
 use crate::view::View;
@@ -138,7 +123,7 @@ impl Executor {
 
     /// Hands a packet to Linux.
     #[inline(never)]
-    fn give(&mut self, packet: Packet, way: LinuxWay) {
+    pub(crate) fn give(&mut self, packet: Packet, way: LinuxWay) {
         match way {
             LinuxWay::Private => self.out.give_to_linux(packet),
             LinuxWay::Tunnel(slot) => self.out.send(slot.into(), packet),
@@ -148,7 +133,7 @@ impl Executor {
 
     /// Forwards a packet in clear.
     #[inline(always)]
-    fn forward(
+    pub(crate) fn forward(
         &mut self,
         view: &View,
         forward: &Forward,

@@ -1,12 +1,18 @@
 //! Packets under a rate limit: they pass, with another DSCP perhaps, wait, or are dropped.
 
+pub(crate) mod queues;
+pub(crate) mod rates;
+mod wait;
+
+pub(crate) use rates::Rates;
+
 use io::Packet;
 use limit::Passed;
 use outcome::DropReason;
 use wire::Fields;
 
 use crate::apply::Executor;
-use crate::flows::rates::Stop;
+use crate::features::limit::rates::Stop;
 use crate::model::{Action, Arrived, Handed, Judging, Meta, RateSlot};
 use crate::view::View;
 

@@ -12,8 +12,8 @@ use mem::Cache;
 use policy::{Reader, WorkerIndex};
 use wire::Fields;
 
+use crate::features::limit::queues::{LimitQueues, Next};
 use crate::flows::Details;
-use crate::flows::queues::{LimitQueues, Next};
 use crate::model::{Action, Judging, RateLimit, RateSlot};
 use crate::rate_limit::RateRules;
 

@@ -6,7 +6,7 @@ use wire::Family;
 use wire::gtpu::GtpuHeader;
 use wire::udp::UdpHeader;
 
-use super::Executor;
+use crate::apply::Executor;
 use crate::gtpu::{Application, Class, Otherwise, Receiver, Service, Station};
 use crate::model::{Adjacency, LinuxWay, Meta, NextHop, Towards};
 use crate::resolve::{adjacency, adjacency_to};
@@ -15,7 +15,7 @@ use crate::view::View;
 impl Executor {
     /// Gives a message to its application, or to Linux. Not for helpers, which leave such packets before they are counted.
     #[inline(never)]
-    pub(super) fn give_to_application(
+    pub(crate) fn give_to_application(
         &mut self,
         view: &View,
         (service, linux): (u16, LinuxWay),

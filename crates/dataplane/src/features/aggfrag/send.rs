@@ -10,8 +10,9 @@ use wire::{Fields, Span};
 
 use super::count;
 use super::sender::{Building, MOST_READY, Sender, Senders};
-use crate::apply::{Executor, check_volume};
+use crate::apply::Executor;
 use crate::crypt::Exit;
+use crate::features::open::check_volume;
 use crate::model::{Aggregate, TAILROOM};
 use crate::view::View;
 

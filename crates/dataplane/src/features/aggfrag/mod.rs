@@ -25,7 +25,7 @@
 
 mod add;
 mod control;
-mod links;
+
 mod pace;
 mod receive;
 mod send;
@@ -43,7 +43,6 @@ use crate::apply::Executor;
 use crate::crypt::opens::OpenWork;
 use crate::view::View;
 
-pub use links::Links;
 pub(crate) use sender::{longest, payload_len};
 
 pub(crate) use crate::model::Payload;
