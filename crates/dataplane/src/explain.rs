@@ -9,6 +9,7 @@ use io::tun::back::UNMARKED;
 use outcome::DropReason;
 use wire::Headers;
 
+use crate::features::explain_rare;
 use crate::model::{Action, Came, Explanation, Fate, Origin, Probe, Step};
 use crate::resolve::{Decision, Entry, resolve_aloud};
 use crate::view::View;
@@ -70,32 +71,26 @@ pub(crate) fn explain_arrival(
 impl Fate {
     fn of(decision: &Decision) -> Fate {
         match decision {
-            Decision::Go(draft) => match draft.action {
-                Action::OpenBare | Action::OpenUdp | Action::OpenNext => Fate::Opened,
-                Action::ToLinux(_) => Fate::ToLinux { as_received: false },
-                Action::BackToLinux { tag } if tag & UNMARKED != 0 => Fate::ThroughNat,
-                Action::BackToLinux { .. } => Fate::ToLinux { as_received: true },
-                Action::Forward(_) | Action::Wrap(_) => Fate::Forwarded,
-                Action::Seal(_) | Action::SealAll(_) | Action::Aggregate(_) => {
-                    Fate::Protected { cut: draft.cut }
-                }
-                Action::Offload(_) => Fate::Offloaded,
-                Action::Step(_) => Fate::Stepped,
-                Action::Application { .. } => Fate::ToApplication,
-                // Of a plan, and never of a fresh decision.
-                Action::Translate(_) | Action::Limit(_) => Fate::Forwarded,
-                Action::HandOver { to } => Fate::HandedOver { to: to.into() },
-            },
-            Decision::Translate(translation) => match translation.draft.action {
-                Action::Seal(_) | Action::Aggregate(_) => Fate::Protected { cut: None },
-                _ => Fate::Forwarded,
-            },
+            Decision::Go(draft) => Fate::of_action(&draft.action, draft.cut),
+            Decision::Translate(translation) => Fate::of_action(&translation.draft.action, None),
             Decision::SealAll(seal) => Fate::Protected { cut: seal.cut },
             Decision::Hold(wait, _) => Fate::WaitsForSa { policy: wait.policy },
             Decision::Gather(_) => Fate::WaitsForFragments,
             Decision::Error(cause, reason, _) => Fate::Answered(*cause, *reason),
             Decision::Drop(reason) => Fate::Dropped(*reason),
             Decision::Consume => Fate::Consumed,
+        }
+    }
+
+    fn of_action(action: &Action, cut: Option<usize>) -> Fate {
+        match *action {
+            Action::OpenBare | Action::OpenUdp | Action::OpenNext => Fate::Opened,
+            Action::ToLinux(_) => Fate::ToLinux { as_received: false },
+            Action::BackToLinux { tag } if tag & UNMARKED != 0 => Fate::ThroughNat,
+            Action::BackToLinux { .. } => Fate::ToLinux { as_received: true },
+            Action::Seal(_) => Fate::Protected { cut },
+            Action::HandOver { to } => Fate::HandedOver { to: to.into() },
+            ref rare => explain_rare(rare, cut).unwrap_or(Fate::Forwarded),
         }
     }
 }

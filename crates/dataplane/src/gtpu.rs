@@ -2,7 +2,7 @@
 //!
 //! Many tunnels have one pair of addresses and ports, so to the flow cache they are one flow, and its plan says only that GTP-U of
 //! that address is applications' (`Services::at`). Which of them gets a message its TEID says, which is read as the plan is
-//! carried out (`apply/gtpu.rs`). So nothing is read or asked for packets that are of no such flow.
+//! carried out (`features/gtpu.rs`). So nothing is read or asked for packets that are of no such flow.
 
 use core::net::IpAddr;
 use core::ops::RangeInclusive;

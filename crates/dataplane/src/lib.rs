@@ -1,7 +1,7 @@
 //! The data path: what a worker does to bursts of packets, from port to port.
 //!
 //! ```text
-//!   port ──> receive ──> classify ──> flows ──hit──> apply ──┬──────────────────────> out ──> port
+//!   port ──> receive ──> classify ──> flows ──hit─> features ─┬──────────────────────> out ──> port
 //!   Linux ─>                            │ miss         ^     └─ seal, open ─> crypt ──┘ │
 //!                                       v              │ verdict                │       ├──> Linux
 //!                                      slow ─ resolve ─┘         inner packet <─┘       ├──> held
@@ -17,12 +17,9 @@
 //! | `classify` | pass 1: Ethernet and IP headers, whether it is ESP for this host, the flow's key |
 //! | `flows` | pass 2: the flow cache, its plans, and what voids them |
 //! | `slow` | misses: resolve, remember, carry out; packets that wait for an SA, ICMP errors |
-//! | `fragments` | fragments that wait for the others of their packet, or for the first one's ports |
 //! | `resolve` | decisions: policy, SA, route, size. Looks everything up and changes nothing |
-//! | `apply` | pass 3: carries actions out, fresh and cached ones alike. Decides nothing |
+//! | `features` | pass 3: actions carried out, fresh and cached ones alike; a room for each feature |
 //! | `crypt` | seal and open work by the burst: numbered, submitted to the engine, polled |
-//! | `aggfrag` | IP-TFS: packets into payloads, and out of them |
-//! | `device` | packets on their way through devices that do all of IPsec for them |
 //! | `out` | ports, packets that wait for a neighbour, and `Out`, the only exit |
 //! | `team`, `host_limits` | a set of workers: who hands packets to whom, and the limits of all of them |
 //! | `explain` | what would be done with a packet, and why |
@@ -72,7 +69,6 @@
 //! - A home that moves while workers run: the homes of all SAs are vacated with a change of workers.
 #![forbid(unsafe_code)]
 
-mod apply;
 mod burst;
 mod capture;
 mod classify;
@@ -85,7 +81,6 @@ mod flows;
 pub mod gtpu;
 mod host_limits;
 mod latency;
-mod links;
 mod model;
 mod out;
 mod resolve;
@@ -99,9 +94,6 @@ pub use crate::model::{
     Came, Explanation, FIRST_SEGMENTS, FIRST_VLAN_SLOT, Fate, MAX_SEGMENT_ROUTES, NatSays, Now,
     PolicySays, PortKind, Probe, Step, Way, slots,
 };
-// Paths of before, while features use them.
-use out as packets;
-use tables::{rate_rules as rate_limit, vlan};
 
 pub use capture::{
     Buffer, Drops, Filter, FlowFilter, Gone, MAX_TAPS, OfSa, Place, PolicyFilter, Record, Recorder,
@@ -111,7 +103,7 @@ pub use counters::{Counters, Totals, Work};
 pub use event::{Cause as BreakCause, Event, EventReceiver, EventSender, Waker, channel};
 pub use features::device::DevicePacket;
 pub use latency::{BOUNDS_NS, BUCKETS, EVERY, Latency, Times};
-pub use links::Links;
+pub use tables::links::Links;
 pub use tables::mark_rule::MarkRule;
 pub use tables::rate_rules::{
     Direction as LimitDirection, Each, Match as LimitMatch, RateRule, RateRules,

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | 1 | is classified and hashed ([`crate::classify`]) | headers; the flow's tags |
 //! | 2 | is looked for in the flow cache ([`crate::flows`]) | the flow's plan |
-//! | 3 | is moved on by its plan ([`crate::apply`]), or is a miss | |
+//! | 3 | is moved on by its plan ([`crate::features`]), or is a miss | |
 //!
 //! What is to be encrypted or decrypted is gathered, and goes through [`crate::crypt`] by the burst.
 //! Decrypted packets are accepted in the order of arrival, and take passes 2 and 3 again. Nothing is
@@ -21,11 +21,11 @@ use mem::Cache;
 use outcome::DropReason;
 use policy::SaEntry;
 
-use crate::apply::Executor;
 use crate::classify::Addresses;
 use crate::crypt::{Inflation, Opens};
+use crate::features::Executor;
+use crate::features::Holds;
 use crate::flows::FlowCache;
-use crate::flows::plan::Holds;
 use crate::model::{AGAIN, FlowHint, Meta, Metas, Newcomers, SOON, Source};
 use crate::view::View;
 
@@ -160,7 +160,7 @@ impl Path {
             return misses.miss(self, packet, meta, None);
         }
         match self.is_known_source(&meta.summary.flow) {
-            true => self.exec.open(&self.view, packet, meta, false),
+            true => self.exec.open(&self.view, packet, meta),
             false => self.exec.out.drop(packet, DropReason::MartianSource),
         }
     }
@@ -188,7 +188,7 @@ impl Path {
             return misses.miss(self, packet, meta, held);
         };
         let h = meta.summary.fields;
-        let sa = match plan.judge(&view.reader, &exec.details, &packet, h) {
+        let sa = match exec.rooms.judge(&plan.action, &view.reader, &packet, h) {
             Holds::Yes => None,
             Holds::By(sa) => Some(sa),
             Holds::No => return misses.miss(self, packet, meta, held),
@@ -294,7 +294,7 @@ impl Path {
         if has_taps {
             self.tap_opened(packets, works, metas);
         }
-        if self.exec.aggfrag.has_new() {
+        if self.exec.rooms.aggfrag.has_new() {
             return self.enter_but_payloads(misses, packets, works, metas);
         }
         if self.view.reader.has_ipcomp() {
@@ -372,8 +372,8 @@ impl Path {
     fn has_refreshed(&mut self, has_changed: bool) -> bool {
         if has_changed {
             self.flows.begin_generation();
-            self.exec.details.headends.begin_generation();
-            self.exec.sas.begin_view();
+            self.exec.rooms.headends.begin_generation();
+            self.exec.rooms.sas.begin_view();
         }
         has_changed
     }
@@ -381,9 +381,9 @@ impl Path {
     /// What was found out by routes, neighbours and interfaces has to be found out anew.
     pub(crate) fn begin_epoch(&mut self) {
         self.flows.begin_epoch();
-        self.exec.details.headends.begin_epoch();
+        self.exec.rooms.headends.begin_epoch();
         self.addresses.forget();
-        self.exec.aggfrag.forget_ways();
+        self.exec.rooms.aggfrag.forget_ways();
         self.exec.out.vlans = Arc::clone(&self.view.topology.vlans);
         self.exec.out.segments = self.view.topology.segments.clone();
     }

@@ -95,7 +95,7 @@ impl Path {
         if let Some(plan) = meta.place.and_then(|place| self.flows.peek(place)) {
             plan.counters().for_each(|counters| counters.prefetch(Cache::First));
             if let Action::Limit(slot) = plan.action {
-                self.exec.details.rates.prefetch_lane(Cache::First, slot);
+                self.exec.rooms.rates.prefetch_lane(Cache::First, slot);
             }
         }
     }
@@ -137,7 +137,7 @@ impl Path {
         let seal = match &plan.action {
             Action::Seal(seal) => seal,
             Action::Limit(slot) => {
-                self.exec.details.rates.prefetch(cache, *slot);
+                self.exec.rooms.rates.prefetch(cache, *slot);
                 return None;
             }
             _ => return None,

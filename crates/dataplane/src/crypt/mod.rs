@@ -1,7 +1,7 @@
 //! Seal and open work: gathered by the burst, submitted, polled when done.
 //!
 //! ```text
-//!   apply ── gather ──> Seals ── number ── submit ──> cpu ──> poll ──> sent
+//!   seal ─── gather ──> Seals ── number ── submit ──> cpu ──> poll ──> sent
 //!            gather ──> Opens ──────────── submit ──> cpu ──> poll ──> accepted in order
 //! ```
 //!
@@ -16,8 +16,7 @@ mod lengths;
 pub(crate) mod open_batch;
 mod resync;
 pub(crate) mod seal_batch;
-
-pub(crate) use open_batch as opens;
+mod volume;
 
 use arrayvec::ArrayVec;
 use crypto::Engine;
@@ -30,6 +29,7 @@ pub(crate) use open_batch::Opens;
 pub(crate) use resync::Resync;
 use resync::Tried;
 pub(crate) use seal_batch::{Exit, Seals};
+pub(crate) use volume::check_volume;
 
 /// Bursts that a thread may have at hand, each with a list of work of its own: so many that with cores of half
 /// its speed it need not wait.

@@ -6,13 +6,17 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use arrayvec::ArrayVec;
-use esp::Sa;
+use esp::{Deflate, Sa};
 use io::Packet;
+use outcome::DropReason;
 use policy::{MAX_BUNDLE, Reader, SaEntry, SaState, Stamp};
 use wire::{Fields, Fragment};
 
-use crate::crypt::Lengths;
-use crate::model::{BundleSlot, SealAll};
+use crate::crypt::{Exit, Lengths};
+use crate::features::hands::Hands;
+use crate::features::rare::{Asked, Held, Next, Rare};
+use crate::features::seal::{seal_gathered, send_onward};
+use crate::model::{BundleSlot, Fate, Meta, SealAll};
 
 /// An entry.
 struct Kept {
@@ -71,23 +75,14 @@ impl Bundles {
         let kept = self.places.get(slot.place as usize)?.as_ref()?;
         (kept.serial == slot.serial).then_some(kept)
     }
+}
 
-    /// What is done to the packets of a plan that leads here.
-    pub(crate) fn get(&self, slot: BundleSlot) -> Option<&SealAll> {
-        self.kept(slot).map(|kept| &kept.seal)
-    }
+/// A thousand bundles of two SAs each, for what is forwarded and for the host's own.
+const PLACES: usize = 4096;
 
-    /// Whether that holds for a packet: the SAs are there, as they were, and below their limits, the packet is
-    /// whole and short enough, and its TTL does not end here.
-    #[inline(never)]
-    pub(crate) fn holds(
-        &self,
-        reader: &Reader<Sa>,
-        slot: BundleSlot,
-        packet: &Packet,
-        h: Fields,
-    ) -> bool {
-        let Some(Kept { seal, states, stamps, .. }) = self.kept(slot) else { return false };
+impl Kept {
+    fn holds(&self, reader: &Reader<Sa>, packet: &Packet, h: Fields) -> bool {
+        let Kept { seal, states, stamps, .. } = self;
         let handles = seal.sas.as_slice();
         let found = handles.iter().filter_map(|sa| reader.sa(*sa));
         let sas: ArrayVec<&SaEntry<Sa>, MAX_BUNDLE> = found.collect();
@@ -108,5 +103,102 @@ impl Bundles {
     }
 }
 
-/// A thousand bundles of two SAs each, for what is forwarded and for the host's own.
-const PLACES: usize = 4096;
+impl Rare for BundleSlot {
+    type Kept = Bundles;
+
+    /// The SAs are there, as they were, and below their limits, the packet is whole and short enough, and its TTL does
+    /// not end here.
+    #[inline(never)]
+    fn holds<'k>(&'k self, bundles: &'k Bundles, asked: &Asked<'_>) -> Held<'k> {
+        let Asked { reader, packet, h } = asked;
+        bundles.kept(*self).is_some_and(|kept| kept.holds(reader, packet, *h)).into()
+    }
+
+    fn apply(
+        &self,
+        bundles: &mut Bundles,
+        hands: &mut Hands<'_>,
+        packet: Packet,
+        meta: &Meta,
+    ) -> Option<Next> {
+        match bundles.kept(*self) {
+            Some(kept) => seal_all(hands, &kept.seal, packet, meta.summary.fields),
+            None => hands.out.drop(packet, DropReason::OutStateExpired),
+        }
+        None
+    }
+
+    fn explains(&self, cut: Option<usize>) -> Fate {
+        Fate::Protected { cut }
+    }
+}
+
+/// Adds a packet to the burst that is sealed, for several SAs, one after the other. One of IPComp, which
+/// comes first, compresses it here: what the others have to do hangs on what comes out.
+#[inline(never)]
+pub(crate) fn seal_all(hands: &mut Hands<'_>, seal: &SealAll, mut packet: Packet, mut h: Fields) {
+    if hands.crypt.seals.is_full() {
+        seal_gathered(hands.view, hands.crypt, hands.out);
+    }
+    let Hands { view, crypt, out } = hands;
+    let mut sas: ArrayVec<&SaEntry<Sa>, MAX_BUNDLE> = ArrayVec::new();
+    for handle in seal.sas.as_slice() {
+        match view.reader.sa(*handle) {
+            // As many as a bundle has.
+            Some(sa) => drop(sas.try_push(sa)),
+            None => return out.drop(packet, DropReason::OutStateExpired),
+        }
+    }
+    if seal.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
+        return out.drop(packet, DropReason::MalformedIp);
+    }
+    let mut handles = seal.sas.as_slice();
+    let onward = seal.onward();
+    sas.truncate(seal.own.into());
+    if let Some(first) = sas.first().filter(|sa| sa.esp.is_ipcomp()) {
+        let (deflate, _) = crypt.deflate();
+        match compress(&first.esp, &mut packet, h, deflate, view.now.wall_s) {
+            Ok(fields) => h = fields,
+            Err(reason) => return out.drop(packet, reason),
+        }
+        sas.remove(0);
+        handles = handles.get(1..).unwrap_or_default();
+    }
+    let of_packets: ArrayVec<&Sa, MAX_BUNDLE> = sas.iter().map(|sa| &sa.esp).collect();
+    let payloads: ArrayVec<usize, MAX_BUNDLE> = match Lengths::of(&of_packets, packet.data(), h) {
+        Ok(lengths) => lengths.payloads().collect(),
+        Err(reason) => return out.drop(packet, reason),
+    };
+    // What goes on to another home has no frame yet.
+    let known = seal.adjacency.as_ref().filter(|_| onward.is_none());
+    let exit = known.map_or(Exit::To(&seal.to), Exit::Ready);
+    let (mtu, now_s) = (seal.to.mtu, view.now.wall_s);
+    let mut each = handles.iter().copied().zip(sas).zip(payloads);
+    let seals = &mut crypt.seals;
+    match (each.next(), onward) {
+        (Some((first, _)), onward) => {
+            match seals.gather(packet, h, first, mtu, exit, now_s) {
+                Ok(()) => each.for_each(|(sa, len)| seals.gather_further(sa, len, now_s)),
+                Err((packet, reason)) => return out.drop(packet, reason),
+            }
+            onward.into_iter().for_each(|onward| seals.note_onward(onward));
+        }
+        // It is compressed, and that was all.
+        (None, Some(onward)) => send_onward(view, out, packet, onward),
+        (None, None) => out.drop(packet, DropReason::OutStateExpired),
+    }
+}
+
+/// Counts a packet with an SA of IPComp, and compresses it. Returns the new headers.
+fn compress(
+    sa: &Sa,
+    packet: &mut Packet,
+    h: Fields,
+    deflate: &mut Deflate,
+    now_s: u64,
+) -> Result<Fields, DropReason> {
+    let len = sa.payload_len(packet.data(), h)?;
+    packet.span = sa.compress(packet.frame.bytes_mut(), packet.span, h, deflate)?;
+    sa.live().count(len as u64, now_s);
+    Ok(Fields::from(&wire::parse_ip(packet.data())?))
+}

@@ -1,12 +1,386 @@
-//! Features: each a room with what it keeps and what it does to packets.
+//! Features: each a room with what it keeps, and what it does to packets as functions of that, the view and the exit.
+//!
+//! | room | packets |
+//! | --- | --- |
+//! | `forward` | in clear, and for Linux |
+//! | `seal`, `bundle` | that one SA protects, or several |
+//! | `open` | ESP, AH and IPComp for this host |
+//! | `translate` | of connections that Linux translates |
+//! | `limit` | under a rate limit |
+//! | `segments` | that get segments or are at one (SRv6) |
+//! | `aggfrag` | in payloads of IP-TFS |
+//! | `device` | that devices protect |
+//! | `gtpu` | of applications |
+//! | `fragments` | that wait for others of their packet |
+//!
+//! No room knows who calls it: this file alone names them all, and has no rule of its own. [`Executor::apply`] carries an
+//! action out, a fresh one or a flow's plan alike, with one call for each kind. What it needs to be exact (the SA is there,
+//! the packet fits, its TTL goes on) was looked at by [`crate::resolve`], or by [`Rooms::judge`].
+//!
+//! What is asked of a rare kind of action stands in [`rare::Rare`], and the kinds stand in the list below: a new one is
+//! its room, its line there, and its variant in [`Action`].
 
 pub(crate) mod aggfrag;
 pub(crate) mod bundle;
 pub(crate) mod device;
+pub(crate) mod forward;
 pub(crate) mod fragments;
 pub(crate) mod gtpu;
+pub(crate) mod hands;
 pub(crate) mod limit;
 pub(crate) mod open;
+pub(crate) mod rare;
 pub(crate) mod seal;
 pub(crate) mod segments;
 pub(crate) mod translate;
+
+use ::forward::reassembly::Done;
+use esp::Sa;
+use io::Packet;
+use outcome::{DropReason, Outcome};
+use policy::{Reader, SaEntry};
+use wire::Fields;
+
+use crate::crypt::Crypt;
+use crate::crypt::open_batch::OpenWork;
+use crate::features::hands::Hands;
+use crate::features::open::{Candidate, Refused};
+use crate::features::rare::{Asked, Held, Next, Rare};
+use crate::model::{Action, Fate, FirstPorts, Handed, Meta, NextHop};
+use crate::out::Out;
+use crate::view::View;
+
+/// What the features of one thread keep, each for itself.
+#[derive(Default)]
+pub(crate) struct Rooms {
+    pub(crate) sas: open::InboundSas,
+    pub(crate) bundles: bundle::Bundles,
+    pub(crate) translations: translate::Translations,
+    pub(crate) rates: limit::Rates,
+    pub(crate) headends: segments::headends::Headends,
+    pub(crate) steps: segments::Steps,
+    /// What is packed and unpacked for SAs of IP-TFS mode.
+    pub(crate) aggfrag: aggfrag::Aggfrag,
+    /// Queues of packet offload devices, where there are any.
+    pub(crate) devices: Option<Box<device::Devices>>,
+    /// Fragments that wait; a helper has none.
+    pub(crate) fragments: Option<Box<fragments::Fragments>>,
+    /// For kinds of actions whose features keep nothing.
+    pub(crate) nothing: (),
+}
+
+/// Has each rare kind answer by its own room: the kind, and what its feature keeps in [`Rooms`].
+macro_rules! rare_kinds {
+    ($($kind:ident: $kept:ident,)*) => {
+        impl Rooms {
+            fn rare_held<'k>(&'k self, action: &'k Action, asked: &Asked<'_>) -> Held<'k> {
+                match action {
+                    $(Action::$kind(kind) => kind.holds(&self.$kept, asked),)*
+                    _ => Held::No,
+                }
+            }
+
+            /// Carries a rare action out. Returns what is done to the packet next, if it goes on.
+            #[inline(always)]
+            pub(crate) fn apply_rare(
+                &mut self,
+                hands: &mut Hands<'_>,
+                action: &Action,
+                packet: Packet,
+                meta: &Meta,
+            ) -> Option<Next> {
+                match action {
+                    $(Action::$kind(kind) => kind.apply(&mut self.$kept, hands, packet, meta),)*
+                    // Others are not given to it.
+                    _ => {
+                        hands.out.drop(packet, DropReason::OutUnsupported);
+                        None
+                    }
+                }
+            }
+        }
+
+        /// What becomes of packets of a rare kind, which are cut before; none for the common kinds.
+        pub(crate) fn explain_rare(action: &Action, cut: Option<usize>) -> Option<Fate> {
+            match action {
+                $(Action::$kind(kind) => Some(kind.explains(cut)),)*
+                _ => None,
+            }
+        }
+
+        /// Whether helpers leave packets of a rare kind to their worker.
+        pub(crate) fn is_left_to_worker(action: &Action) -> bool {
+            fn is_for_worker<R: Rare>(_: &R) -> bool {
+                R::IS_FOR_WORKER
+            }
+            match action {
+                $(Action::$kind(kind) => is_for_worker(kind),)*
+                _ => false,
+            }
+        }
+    };
+}
+
+rare_kinds! {
+    SealAll: bundles,
+    Offload: devices,
+    Aggregate: aggfrag,
+    Application: nothing,
+    Step: steps,
+    Wrap: headends,
+    Translate: translations,
+    Limit: rates,
+}
+
+/// Whether a plan holds for a packet.
+pub(crate) enum Holds<'r> {
+    /// The packet has to be resolved.
+    No,
+    /// It does.
+    Yes,
+    /// It does, and this is the SA that protects the packet.
+    By(&'r SaEntry<Sa>),
+}
+
+impl Rooms {
+    /// Whether a plan's action holds for a packet: the SA is there and below its limits, the packet is short enough, and
+    /// its TTL does not end here.
+    #[inline(always)]
+    pub(crate) fn judge<'r>(
+        &self,
+        action: &Action,
+        reader: &'r Reader<Sa>,
+        packet: &Packet,
+        h: Fields,
+    ) -> Holds<'r> {
+        match action {
+            Action::Seal(by) => match reader.sa(by.sa) {
+                Some(sa) if seal::holds(sa, by, packet, h) => Holds::By(sa),
+                _ => Holds::No,
+            },
+            Action::Forward(by) => match forward::holds(by, packet, h) {
+                true => Holds::Yes,
+                false => Holds::No,
+            },
+            Action::OpenBare
+            | Action::OpenUdp
+            | Action::OpenNext
+            | Action::ToLinux(_)
+            | Action::BackToLinux { .. }
+            | Action::HandOver { .. } => Holds::Yes,
+            // All in one arm: with an arm more the compiler finds out anew what the action is at each use of it.
+            rare => match self.rarely_holds(rare, &Asked { reader, packet, h }) {
+                true => Holds::Yes,
+                false => Holds::No,
+            },
+        }
+    }
+
+    /// [`Rooms::judge`] for what few packets have done to them.
+    #[inline(never)]
+    fn rarely_holds(&self, action: &Action, asked: &Asked<'_>) -> bool {
+        match self.rare_held(action, asked) {
+            Held::No => false,
+            Held::Yes => true,
+            Held::If(beneath) => {
+                let Asked { reader, packet, h } = asked;
+                !matches!(self.judge(beneath, reader, packet, *h), Holds::No)
+            }
+        }
+    }
+}
+
+/// What carries decisions out: the crypto stage, the exit, and the features.
+pub(crate) struct Executor {
+    pub(crate) crypt: Crypt,
+    pub(crate) out: Out,
+    pub(crate) rooms: Rooms,
+}
+
+impl AsMut<Out> for Executor {
+    fn as_mut(&mut self) -> &mut Out {
+        &mut self.out
+    }
+}
+
+impl Executor {
+    pub(crate) fn new(crypt: Crypt, out: Out) -> Executor {
+        Executor { crypt, out, rooms: Rooms::default() }
+    }
+
+    /// Lends a feature's own state what features work with.
+    #[inline(always)]
+    pub(crate) fn hands<'a>(&'a mut self, view: &'a View) -> (&'a mut Rooms, Hands<'a>) {
+        let Executor { crypt, out, rooms } = self;
+        (rooms, Hands { view, crypt, out })
+    }
+
+    /// Carries out an action on a packet.
+    ///
+    /// `sa` is the SA of [`Action::Seal`]; `to` the next hop, where the action's adjacency is not
+    /// known.
+    #[inline(always)]
+    pub(crate) fn apply(
+        &mut self,
+        view: &View,
+        action: &Action,
+        (sa, to): (Option<&SaEntry<Sa>>, Option<&NextHop>),
+        packet: Packet,
+        meta: &Meta,
+    ) {
+        let h = meta.summary.fields;
+        match action {
+            Action::Seal(by) => match sa {
+                Some(sa) => seal::seal(&mut self.hands(view).1, by, (sa, to), packet, h),
+                None => self.out.drop(packet, DropReason::OutStateExpired),
+            },
+            Action::Forward(by) => forward::forward(view, &mut self.out, (by, to), packet, h),
+            Action::OpenBare => self.open_bare(view, packet, meta),
+            Action::OpenUdp => self.open_udp(view, packet, meta),
+            Action::OpenNext => self.open_next(view, packet, meta),
+            Action::ToLinux(way) => forward::give(&mut self.out, packet, *way),
+            Action::BackToLinux { tag } => self.out.give_back(packet, *tag),
+            Action::HandOver { to } => self.out.hand_over(view, (*to).into(), packet, meta),
+            // In one arm, as in `Rooms::judge`.
+            rare => self.apply_rare(view, rare, packet, meta),
+        }
+    }
+
+    /// What few packets have done to them.
+    #[inline(never)]
+    fn apply_rare(&mut self, view: &View, action: &Action, packet: Packet, meta: &Meta) {
+        let (rooms, mut hands) = self.hands(view);
+        let Some(next) = rooms.apply_rare(&mut hands, action, packet, meta) else { return };
+        let sa = match &next.action {
+            Action::Seal(by) => view.reader.sa(by.sa),
+            _ => None,
+        };
+        let Some(fields) = next.fields else {
+            return self.apply(view, &next.action, (sa, None), next.packet, meta);
+        };
+        let mut meta = meta.clone();
+        meta.summary.fields = fields;
+        self.apply(view, &next.action, (sa, None), next.packet, &meta);
+    }
+
+    /// Bare ESP for this host.
+    #[inline(never)]
+    fn open_bare(&mut self, view: &View, packet: Packet, meta: &Meta) {
+        self.open(view, packet, meta);
+    }
+
+    /// Bare ESP for this host, as its destination alone tells.
+    #[inline(always)]
+    pub(crate) fn open(&mut self, view: &View, packet: Packet, meta: &Meta) {
+        let candidate = self.rooms.sas.candidate(view, &packet, meta, false);
+        self.open_candidate(view, packet, meta, candidate);
+    }
+
+    /// A packet to a NAT traversal port of this host.
+    #[inline(never)]
+    fn open_udp(&mut self, view: &View, packet: Packet, meta: &Meta) {
+        let candidate = open::udp_candidate(view, &mut self.rooms.sas, &packet, meta);
+        self.open_candidate(view, packet, meta, candidate);
+    }
+
+    /// AH for this host; or what was inside another SA's packet and is an SA's again.
+    #[inline(never)]
+    fn open_next(&mut self, view: &View, mut packet: Packet, meta: &Meta) {
+        let outers = match open::outers_of(meta) {
+            Ok(outers) => outers,
+            Err(reason) => return self.out.drop(packet, reason),
+        };
+        let Executor { crypt, out, rooms } = self;
+        let frames = (rooms.fragments.as_deref_mut(), &mut out.pool);
+        let by = (&mut rooms.sas, &mut *crypt);
+        let candidate = open::next_candidate(view, by, frames, &mut packet, meta);
+        let is_gathered = candidate.is_ok();
+        self.open_candidate(view, packet, meta, candidate);
+        if let Some(outers) = outers.filter(|_| is_gathered) {
+            self.crypt.opens.note_outers(outers);
+        }
+    }
+
+    /// Opens a packet, or does what else is to be done with it.
+    #[inline(always)]
+    fn open_candidate(
+        &mut self,
+        view: &View,
+        packet: Packet,
+        meta: &Meta,
+        candidate: Result<Candidate, Refused>,
+    ) {
+        match candidate {
+            Ok(candidate) => self.gather_open(view, packet, meta, candidate),
+            Err(refused) => self.refuse(view, packet, meta, refused),
+        }
+    }
+
+    /// Adds a packet to the burst that is decrypted.
+    #[inline(always)]
+    pub(crate) fn gather_open(
+        &mut self,
+        view: &View,
+        packet: Packet,
+        meta: &Meta,
+        candidate: Candidate,
+    ) {
+        open::gather(view, &mut self.crypt, &mut self.out, (packet, meta), candidate);
+    }
+
+    #[inline(never)]
+    fn refuse(&mut self, view: &View, packet: Packet, meta: &Meta, refused: Refused) {
+        let Executor { out, rooms, .. } = self;
+        let by = (rooms.fragments.as_deref_mut(), rooms.devices.as_deref_mut());
+        open::refuse(view, by, out, (packet, meta), refused);
+    }
+
+    /// Accepts a packet that was decrypted, or says how it ends.
+    #[inline(always)]
+    pub(crate) fn accept(
+        &mut self,
+        view: &View,
+        packet: &mut Packet,
+        work: &OpenWork,
+    ) -> Result<(), Outcome> {
+        let Executor { crypt, out, rooms } = self;
+        open::accept(view, (crypt, out, &mut rooms.aggfrag), packet, work)
+    }
+
+    /// Makes one packet of all its fragments.
+    pub(crate) fn join(&mut self, done: Done<FirstPorts>, lens: (usize, usize)) -> Option<Handed> {
+        let Executor { out, rooms, .. } = self;
+        rooms.fragments.as_mut()?.join(out, done, lens)
+    }
+
+    /// Sends the payloads of IP-TFS that are due; all, if `is_last`.
+    pub(crate) fn send_due(&mut self, view: &View, is_last: bool) {
+        let (rooms, mut hands) = self.hands(view);
+        rooms.aggfrag.send_due(&mut hands, is_last);
+    }
+
+    /// Gives up all that waits in features: SAs have other homes from now on, or the worker goes.
+    pub(crate) fn drop_waiting(&mut self, view: &View) {
+        let (Rooms { fragments, aggfrag, rates, .. }, mut hands) = self.hands(view);
+        if let Some(fragments) = fragments {
+            fragments.drop_all(hands.out);
+        }
+        aggfrag.sweep(&mut hands, true);
+        limit::drop_waiting(rates, hands.out);
+    }
+
+    /// Seals what was gathered, and sends it.
+    #[inline(always)]
+    pub(crate) fn seal_gathered(&mut self, view: &View) {
+        seal::seal_gathered(view, &mut self.crypt, &mut self.out);
+    }
+
+    /// Whether packets go on when the burst is done: fragments, payloads of IP-TFS, or between two steps of SRv6.
+    #[inline]
+    pub(crate) fn has_gathered(&self) -> bool {
+        let Rooms { fragments, aggfrag, .. } = &self.rooms;
+        !self.out.between.is_empty()
+            || fragments.as_ref().is_some_and(|fragments| fragments.has_done())
+            || aggfrag.has_arrived()
+    }
+}

@@ -36,7 +36,7 @@ pub(crate) enum Action {
     /// Forwarded in clear.
     Forward(Forward),
     /// Forwarded to a headend, whose slot its adjacency has: it gets segments (SRv6).
-    Wrap(Forward),
+    Wrap(Wrap),
     /// Protected by an SA.
     Seal(Seal),
     /// Protected by a device, which has the SA.
@@ -46,12 +46,7 @@ pub(crate) enum Action {
     /// Protected by several SAs, one inside the other.
     SealAll(BundleSlot),
     /// GTP-U of applications: each message says of which.
-    Application {
-        /// The service's number.
-        service: u16,
-        /// How Linux gets what is for none of them.
-        linux: LinuxWay,
-    },
+    Application(ToApplication),
     /// Takes the step of a segment of this node, or gets segments as a whole frame (SRv6).
     Step(StepTo),
     /// Translated, and then forwarded or protected.
@@ -72,6 +67,26 @@ impl Action {
     pub(crate) const fn is_counted_later(&self) -> bool {
         use Action::{HandOver, OpenBare, OpenNext, OpenUdp};
         matches!(self, OpenBare | OpenUdp | OpenNext | HandOver { .. })
+    }
+
+    /// Spends the hop ahead, of a packet that is cut: it is one for all pieces. True if there was one to spend.
+    pub(crate) fn take_hop(&mut self) -> bool {
+        let is_hop = match self {
+            Action::Seal(seal) => &mut seal.is_hop,
+            Action::Forward(forward) | Action::Wrap(Wrap(forward)) => &mut forward.is_hop,
+            Action::Aggregate(by) => &mut by.is_hop,
+            _ => return false,
+        };
+        core::mem::take(is_hop)
+    }
+
+    /// The SA whose home has to be the worker that carries this out.
+    pub(crate) fn sa(&self) -> Option<SaHandle> {
+        match self {
+            Action::Seal(seal) => Some(seal.sa),
+            Action::Aggregate(by) => Some(by.sa),
+            _ => None,
+        }
     }
 }
 
@@ -94,6 +109,19 @@ pub(crate) struct Forward {
     pub(crate) is_hop: bool,
     /// Whether the flow is of TCP that was decrypted, and its SYNs are told what fits the way back.
     pub(crate) clamps_mss: bool,
+}
+
+/// How packets are forwarded to a headend.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wrap(pub(crate) Forward);
+
+/// GTP-U of an address of applications.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ToApplication {
+    /// The service's number.
+    pub(crate) service: u16,
+    /// How Linux gets what is for none of them.
+    pub(crate) linux: LinuxWay,
 }
 
 /// How an SA protects packets.

@@ -22,7 +22,7 @@ mod time;
 
 pub(crate) use action::{
     Action, Aggregate, BundleSlot, Forward, LinuxWay, Offload, RateSlot, Seal, StepTo,
-    TranslationSlot, ip_len,
+    ToApplication, TranslationSlot, Wrap, ip_len,
 };
 pub(crate) use between::{Between, Made, Refused, SteppedScratch};
 pub use counter::Counter;

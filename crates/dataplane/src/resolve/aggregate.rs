@@ -8,9 +8,9 @@ use policy::{SaEntry, SaHandle};
 use wire::Family;
 
 use super::limits::Limits;
+use super::payload_len::{longest, payload_len};
 use super::ways::to_port;
 use super::{Decision, Question};
-use crate::features::aggfrag::{longest, payload_len};
 use crate::model::{Action, Aggregate, Draft, LOOPBACK, Notes, Origin, Step, ip_len};
 
 impl<N: Notes> Question<'_, N> {

@@ -4,7 +4,9 @@ use forward::IcmpCause;
 use outcome::DropReason;
 
 use super::{Decision, Question, Route};
-use crate::model::{Action, Draft, Forward, LinuxWay, Notes, Origin, Step, ip_len, is_segments};
+use crate::model::{
+    Action, Draft, Forward, LinuxWay, Notes, Origin, Step, Wrap, ip_len, is_segments,
+};
 
 impl<N: Notes> Question<'_, N> {
     /// A packet that no policy protects.
@@ -80,7 +82,7 @@ impl<N: Notes> Question<'_, N> {
             clamps_mss,
         };
         let action = match known {
-            Some(_) if is_segments(to.ifindex) => Action::Wrap(forward),
+            Some(_) if is_segments(to.ifindex) => Action::Wrap(Wrap(forward)),
             _ => Action::Forward(forward),
         };
         Decision::Go(Draft {

@@ -3,7 +3,7 @@
 use wire::{Fragment, gtpu, protocol};
 
 use super::{Decision, Question};
-use crate::model::{Action, Draft, Gather, LinuxWay, Notes};
+use crate::model::{Action, Draft, Gather, LinuxWay, Notes, ToApplication};
 
 impl<N: Notes> Question<'_, N> {
     /// The number of the service that a decrypted packet is for, if it is GTP-U of applications.
@@ -39,5 +39,5 @@ pub(super) fn of_applications(service: u16, linux: Option<Decision>) -> Decision
         Some(other) => return other,
         None => LinuxWay::Private,
     };
-    Decision::Go(Draft::of_flow(Action::Application { service, linux }))
+    Decision::Go(Draft::of_flow(Action::Application(ToApplication { service, linux })))
 }

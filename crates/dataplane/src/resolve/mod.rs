@@ -35,6 +35,7 @@ mod nat;
 mod neighbours;
 mod offload;
 mod outbound;
+pub(crate) mod payload_len;
 mod protect;
 mod protect_all;
 mod question;

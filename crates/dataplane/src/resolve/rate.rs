@@ -72,7 +72,7 @@ fn is_limited(decision: &Decision, is_in: bool) -> bool {
             | Action::Seal(_)
             | Action::Offload(_)
             | Action::Aggregate(_) => true,
-            Action::ToLinux(_) | Action::Application { .. } => is_in,
+            Action::ToLinux(_) | Action::Application(_) => is_in,
             _ => false,
         },
         Decision::SealAll(_) | Decision::Translate(_) => true,

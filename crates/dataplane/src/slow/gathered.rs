@@ -22,11 +22,11 @@ impl Slow {
     #[cold]
     #[inline(never)]
     pub(crate) fn move_on_gathered(&mut self, path: &mut Path) {
-        if path.exec.aggfrag.has_arrived() {
+        if path.exec.rooms.aggfrag.has_arrived() {
             self.move_on_payloads(path);
         }
         self.move_on_stepped(path);
-        while let Some(mut done) = path.exec.fragments.as_mut().and_then(|f| f.next_done()) {
+        while let Some(mut done) = path.exec.rooms.fragments.as_mut().and_then(|f| f.next_done()) {
             let ports = match done.fate {
                 Fate::Join { head_len, len } => {
                     match path.exec.join(done, (head_len, len)) {
@@ -48,7 +48,7 @@ impl Slow {
                 Fate::Pass(ports) => ports,
             };
             while let Some(handed) =
-                path.exec.fragments.as_mut().and_then(|f| f.pop_piece(&mut done))
+                path.exec.rooms.fragments.as_mut().and_then(|f| f.pop_piece(&mut done))
             {
                 path.exec.out.released(1);
                 self.move_on_fragment(path, handed, ports);

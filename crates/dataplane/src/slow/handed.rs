@@ -6,7 +6,8 @@ use outcome::DropReason;
 use policy::SaBundle;
 
 use crate::burst::{Misses, Path};
-use crate::features::open::check_volume;
+use crate::crypt::check_volume;
+use crate::features::bundle::seal_all;
 use crate::model::{Action, Arrived, Handed, Meta, SealAll, prefetch_headers};
 use crate::resolve::{Limits, homes, next_hop_of_all};
 use crate::slow::Slow;
@@ -118,6 +119,6 @@ impl Path {
         };
         let own = own as u8;
         let seal = SealAll { sas, own, to, adjacency: None, cut: None, is_hop: false };
-        exec.seal_all(view, &seal, packet, (&h).into());
+        seal_all(&mut exec.hands(view).1, &seal, packet, (&h).into());
     }
 }

@@ -34,9 +34,9 @@ impl Slow {
                 None => drop(left.try_push(handed)),
                 Some(judging) if judging.passed.is_none() => path.judge(handed, judging),
                 Some(judging) => {
-                    path.exec.details.rates.begin_judged(judging);
+                    path.exec.rooms.rates.begin_judged(judging);
                     self.go_on(path, handed);
-                    path.exec.details.rates.end_wait();
+                    path.exec.rooms.rates.end_wait();
                 }
             }
         }

@@ -5,8 +5,9 @@ use outcome::DropReason;
 use wire::Headers;
 
 use crate::burst::Path;
-use crate::features::limit::marked;
+use crate::features::Executor;
 use crate::features::limit::rates::Stop;
+use crate::features::limit::{marked, wait_for};
 use crate::model::{Action, Judging, Meta, RateLimit};
 use crate::slow::Entered;
 
@@ -22,7 +23,7 @@ impl Path {
         packet: &mut Packet,
         h: &Headers,
     ) -> Result<Headers, Stop> {
-        let passed = self.exec.details.rates.pass(limit, h.into(), self.view.now.ns)?;
+        let passed = self.exec.rooms.rates.pass(limit, h.into(), self.view.now.ns)?;
         let traffic_class = marked(packet, passed, h.into()).traffic_class();
         Ok(Headers { traffic_class, ..*h })
     }
@@ -39,7 +40,9 @@ impl Path {
         match (stop, limit) {
             (Stop::Until(ns), Some(limit)) => {
                 let handed = self.handed(packet, entered);
-                self.exec.wait_for(&self.view, (limit, ns), handed, h.into());
+                let Path { view, exec, .. } = self;
+                let Executor { out, rooms, .. } = exec;
+                wait_for(&mut rooms.rates, (view, out), (limit, ns), handed, h.into());
             }
             (Stop::Elsewhere(home, visit), _) => {
                 let handed = self.handed(packet, entered);
@@ -52,7 +55,7 @@ impl Path {
     /// There may be other limiters. The worker's own thread alone: a lane has one writer.
     pub(crate) fn begin_rates(&mut self) {
         let Path { view, exec, .. } = self;
-        exec.details.rates.begin_epoch(&view.topology.rate_rules, view.worker);
+        exec.rooms.rates.begin_epoch(&view.topology.rate_rules, view.worker);
     }
 
     /// An action of the flow at a place of the flow cache, under its limit.
@@ -64,7 +67,7 @@ impl Path {
     ) -> Option<Action> {
         let Some(limit) = limit else { return Some(action) };
         let places = self.flows.places();
-        self.exec.details.rates.keep((place, places), action, limit).map(Action::Limit)
+        self.exec.rooms.rates.keep((place, places), action, limit).map(Action::Limit)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Packets that wait for an SA are held here (`hold.rs`), ICMP errors are made here (`icmp.rs`), and what
 //! fragments have waited for goes on from here (`gathered.rs`).
 
+mod from_devices;
 mod gathered;
 mod handed;
 mod hold;
@@ -10,6 +11,7 @@ mod icmp;
 mod judged;
 mod limited;
 mod path_errors;
+mod payloads;
 mod segment_errors;
 mod stepped;
 mod waited;
@@ -20,11 +22,15 @@ use esp::Sa;
 use io::Packet;
 use outcome::{DropReason, Outcome};
 use policy::SaEntry;
-use wire::Headers;
+use wire::{Fields, Headers, Summary};
 
 use crate::burst::{Misses, Path};
 use crate::classify::meta_of;
-use crate::features::open::check_volume;
+use crate::crypt::check_volume;
+use crate::features::Executor;
+use crate::features::bundle::seal_all;
+use crate::features::fragments::gather;
+use crate::features::translate::translate;
 use crate::host_limits::HostLimits;
 use crate::model::{Action, Draft, FirstPorts, Meta, Origin, RateLimit, SealAll, Translation};
 use crate::out::fragment::fragment;
@@ -99,7 +105,7 @@ impl Slow {
         path.claim_for(&mut decision);
         if let Decision::Go(Draft { action: action @ Action::HandOver { to }, .. }) = decision {
             let to = usize::from(to);
-            if let Some(judging) = path.exec.details.rates.take_judged() {
+            if let Some(judging) = path.exec.rooms.rates.take_judged() {
                 let handed = path.handed(packet, entered);
                 return path.exec.out.hand_judged(to, handed, judging);
             }
@@ -113,7 +119,7 @@ impl Slow {
                 _ => path.exec.out.hand(to, path.handed(packet, entered)),
             };
         }
-        if !path.exec.details.rates.has_waited() {
+        if !path.exec.rooms.rates.has_waited() {
             asked.count(&path.view, h);
         }
         if let Some(sa) = at_limit.and_then(|sa| path.view.reader.sa(sa)) {
@@ -163,7 +169,7 @@ impl Slow {
                 if let Entered::Arrived(meta, _) = entered
                     && is_for_flow
                     && entered.ports().is_none()
-                    && let Some(slot) = path.exec.details.bundles.keep(&seal, &path.view.reader)
+                    && let Some(slot) = path.exec.rooms.bundles.keep(&seal, &path.view.reader)
                 {
                     path.remember(Action::SealAll(slot), limit, asked, meta);
                 }
@@ -182,14 +188,20 @@ impl Slow {
                     return path.stop(stop, packet, h, entered);
                 }
                 let Translation { draft, found, rewrite } = &translation;
-                let beneath = (&draft.action, draft.to.as_ref());
-                path.exec.translate(&path.view, beneath, (found, *rewrite), packet, h.into());
+                let h = h.into();
+                let out = &mut path.exec.out;
+                if let Some(packet) = translate(out, (found, *rewrite), packet, h) {
+                    path.carry_out_beneath(draft, packet, h);
+                }
             }
             Decision::Hold(key, origin) => self.hold(path, packet, h, origin, key),
             Decision::Gather(why) => {
                 let mut handed = path.handed(packet, entered);
                 handed.forget_ports();
-                path.exec.gather(&path.view, handed, (h.src, h.dst, h.protocol), why);
+                let Path { view, exec: Executor { out, rooms, .. }, .. } = path;
+                let (fragments, ends) =
+                    (rooms.fragments.as_deref_mut(), (h.src, h.dst, h.protocol));
+                gather(fragments, (view, out), handed, ends, why);
             }
             Decision::Error(cause, reason, origin) => {
                 self.error(path, &packet, h, origin, cause);
@@ -256,11 +268,7 @@ impl Path {
 
     /// The same for a draft.
     pub(crate) fn claim(&self, draft: &mut Draft) {
-        let sa = match &draft.action {
-            Action::Seal(seal) => self.view.reader.sa(seal.sa),
-            Action::Aggregate(by) => self.view.reader.sa(by.sa),
-            _ => None,
-        };
+        let sa = draft.action.sa().and_then(|sa| self.view.reader.sa(sa));
         if let Some(sa) = sa {
             let me = self.view.worker.get();
             let home = sa.home().claim(me);
@@ -298,7 +306,7 @@ impl Path {
             }
         } else if let Some((plan, stamps)) = asked.into_plan(action) {
             if let Some(made) = self.view.topology.segments.made(meta) {
-                self.exec.details.headends.keep(made, &plan, &stamps);
+                self.exec.rooms.headends.keep(made, &plan, &stamps);
             }
             self.flows.insert(hash, key, plan, stamps);
         }
@@ -318,7 +326,7 @@ impl Path {
         let key = meta.key();
         let hash = self.flows.hasher().hash(&key);
         let Some(place) = self.flows.room(hash) else { return };
-        let translations = &mut self.exec.details.translations;
+        let translations = &mut self.exec.rooms.translations;
         let slot = translations.keep(place, self.flows.places(), translation);
         if let Some(slot) = slot
             && let Some(action) = self.under(place, Action::Translate(slot), limit)
@@ -331,7 +339,9 @@ impl Path {
     /// Has several SAs protect a packet; cuts it first, if it is too long for that.
     fn seal_all(&mut self, mut seal: SealAll, mut packet: Packet, h: &Headers) {
         let Path { view, exec, .. } = self;
-        let Some(mtu) = seal.cut else { return exec.seal_all(view, &seal, packet, h.into()) };
+        let Some(mtu) = seal.cut else {
+            return seal_all(&mut exec.hands(view).1, &seal, packet, h.into());
+        };
         if let Some(taps) = &mut exec.out.taps {
             taps.cut(&packet);
         }
@@ -341,8 +351,19 @@ impl Path {
         }
         let ident = exec.crypt.ivs.random() as u32;
         fragment(exec, packet, h, (mtu, ident), |exec, piece, h| {
-            exec.seal_all(view, &seal, piece, h.into());
+            seal_all(&mut exec.hands(view).1, &seal, piece, h.into());
         });
+    }
+
+    /// Carries out a draft on a packet that was translated; `h` is what actions look at of its headers.
+    fn carry_out_beneath(&mut self, draft: &Draft, packet: Packet, h: Fields) {
+        let Path { view, exec, .. } = self;
+        let sa = match &draft.action {
+            Action::Seal(seal) => view.reader.sa(seal.sa),
+            _ => None,
+        };
+        let meta = Meta { summary: Summary { fields: h, ..Summary::default() }, ..Meta::default() };
+        exec.apply(view, &draft.action, (sa, draft.to.as_ref()), packet, &meta);
     }
 
     /// Carries out a draft: cuts the packet first, if it is too long for it.
@@ -373,15 +394,7 @@ impl Path {
         }
         // One hop for all pieces.
         let mut action = draft.action;
-        let is_hop = match &mut action {
-            Action::Seal(seal) => core::mem::take(&mut seal.is_hop),
-            Action::Forward(forward) | Action::Wrap(forward) => {
-                core::mem::take(&mut forward.is_hop)
-            }
-            Action::Aggregate(by) => core::mem::take(&mut by.is_hop),
-            _ => false,
-        };
-        if is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
+        if action.take_hop() && !wire::decrement_ttl(packet.data_mut(), h) {
             return exec.out.drop(packet, DropReason::MalformedIp);
         }
         let ident = exec.crypt.ivs.random() as u32;

@@ -13,7 +13,7 @@ impl Slow {
     pub(crate) fn move_on_stepped(&mut self, path: &mut Path) {
         // Each step spends a hop, or room in front of the packet.
         while !path.exec.out.between.is_empty() {
-            let mut scratch = path.exec.stepped.take().unwrap_or_default();
+            let mut scratch = path.exec.rooms.steps.scratch.take().unwrap_or_default();
             path.exec.out.between.swap(&mut scratch.between);
             for refused in scratch.between.refused.drain(..) {
                 self.tell_refused(path, refused);
@@ -21,7 +21,7 @@ impl Slow {
             while !scratch.between.on.is_empty() {
                 self.enter_stepped(path, &mut scratch.between, &mut scratch.metas);
             }
-            path.exec.stepped = Some(scratch);
+            path.exec.rooms.steps.scratch = Some(scratch);
         }
     }
 

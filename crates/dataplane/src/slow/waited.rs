@@ -7,20 +7,20 @@ use io::Packet;
 
 use super::Slow;
 use crate::burst::{Misses, Path};
+use crate::features::Holds;
 use crate::features::limit::queues::Next;
-use crate::flows::plan::Holds;
 use crate::model::{Action, Arrived, Handed, Meta, RateSlot};
 
 impl Slow {
     /// Moves on what has tokens now, and ends what has waited too long; some of it at once.
     pub(crate) fn move_on_waited(&mut self, path: &mut Path) {
         for _ in 0..AT_ONCE {
-            let Some(next) = path.exec.details.rates.next_waited(path.view.now.ns) else { break };
+            let Some(next) = path.exec.rooms.rates.next_waited(path.view.now.ns) else { break };
             path.exec.out.released(1);
             match next {
                 Next::Paid(handed, _) | Next::Free(handed) => {
                     self.go_on(path, handed);
-                    path.exec.details.rates.end_wait();
+                    path.exec.rooms.rates.end_wait();
                 }
                 Next::Drop(handed, reason) => path.exec.out.drop(handed.into_packet(), reason),
             }
@@ -48,7 +48,10 @@ impl Slow {
             path.view.owner = None;
         }
         match path.limited_by_plan(&packet, &meta) {
-            Some(slot) => path.exec.limit_by_plan(&path.view, slot, packet, &meta),
+            Some(slot) => {
+                let limit = Action::Limit(slot);
+                path.exec.apply(&path.view, &limit, (None, None), packet, &meta);
+            }
             None => self.miss(path, packet, &meta, held.as_deref()),
         }
         path.view.owner = owner;
@@ -62,7 +65,7 @@ impl Path {
         let place = meta.place.filter(|_| meta.has_flow)?;
         let plan = flows.at(place, &meta.key(), |stamp| view.reader.holds(stamp))?;
         let Action::Limit(slot) = plan.action else { return None };
-        let holds = plan.judge(&view.reader, &exec.details, packet, meta.summary.fields);
+        let holds = exec.rooms.judge(&plan.action, &view.reader, packet, meta.summary.fields);
         matches!(holds, Holds::Yes).then_some(slot)
     }
 }

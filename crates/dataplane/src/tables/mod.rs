@@ -1,5 +1,6 @@
 //! What the control thread publishes for workers: routes, neighbours, interfaces.
 
+pub(crate) mod links;
 pub(crate) mod mark_rule;
 pub(crate) mod rate_rules;
 pub(crate) mod remark;
@@ -20,8 +21,8 @@ use wire::ethernet::MacAddr;
 use wire::{Family, Summary};
 
 use crate::gtpu::Services;
-use crate::links::Links;
 use crate::model::LOOPBACK;
+use crate::tables::links::Links;
 use crate::tables::mark_rule::MarkRule;
 use crate::tables::rate_rules::RateRules;
 use crate::tables::tunnel::{Binding, Tunnels};

@@ -15,8 +15,8 @@ use offload::PacketSa;
 use policy::{Flow, Marks, Reader, SaHandle, WorkerIndex};
 use wire::{FlowKey, Headers};
 
-use crate::links::Links;
 use crate::model::{DEVICES_HOME, LOOPBACK, Now, Origin, Reach};
+use crate::tables::links::Links;
 use crate::tables::tunnel::Binding;
 use crate::tables::{Tables, Topology};
 

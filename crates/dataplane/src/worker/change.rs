@@ -86,12 +86,10 @@ impl Worker {
     /// Takes over the packets that wait at a worker that goes.
     pub fn adopt(&mut self, gone: &mut Worker) {
         let now_ns = self.path.view.now.ns;
-        gone.path.exec.drop_fragments();
-        gone.path.exec.drop_payloads(&gone.path.view);
-        gone.path.exec.drop_waiting_for_tokens();
+        gone.path.exec.drop_waiting(&gone.path.view);
         gone.path.exec.out.drop_late();
-        if let Some(devices) = gone.path.exec.devices.take() {
-            self.path.exec.devices.get_or_insert_default().adopt(*devices);
+        if let Some(devices) = gone.path.exec.rooms.devices.take() {
+            self.path.exec.rooms.devices.get_or_insert_default().adopt(*devices);
         }
         let from = gone.path.exec.out.counters.totals().held;
         let (out, gone_out) = (&mut self.path.exec.out, &mut gone.path.exec.out);
@@ -105,12 +103,10 @@ impl Worker {
         let Team { index, shared, peers } = team;
         let workers = peers.as_ref().map_or(1, Peers::workers);
         // They belong to other workers from now on: those that wait would wait in vain.
-        self.path.exec.drop_fragments();
-        self.path.exec.drop_payloads(&self.path.view);
-        self.path.exec.drop_waiting_for_tokens();
+        self.path.exec.drop_waiting(&self.path.view);
         let pool = &self.path.exec.out.pool;
         let fragments = Fragments::new(Arc::clone(&shared), workers, pool);
-        self.path.exec.fragments = Some(Box::new(fragments));
+        self.path.exec.rooms.fragments = Some(Box::new(fragments));
         let (out, now_ns) = (&mut self.path.exec.out, self.path.view.now.ns);
         self.path.view.worker = index;
         self.path.view.owner = Some(index);

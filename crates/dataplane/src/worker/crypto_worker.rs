@@ -10,11 +10,11 @@ use esp::{IvSource, Sa};
 use policy::Reader;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::apply::Executor;
 use crate::burst::Path;
 use crate::counters::{Counters, Done};
 use crate::crypt::Crypt;
 use crate::event::Waker;
+use crate::features::Executor;
 use crate::out::Out;
 use crate::out::batch::Batch;
 use crate::out::neighbour::NeighbourQueue;

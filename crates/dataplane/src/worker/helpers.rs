@@ -31,6 +31,7 @@ use crate::burst::Path;
 use crate::counters::Done;
 use crate::crypt::Inflation;
 use crate::event::Waker;
+use crate::features::Executor;
 use crate::model::{Ingress, Source};
 use crate::out::batch::Batch;
 use crate::worker::Worker;
@@ -275,7 +276,8 @@ impl Worker {
         }
         let has_turn = !batch.left.is_empty() || !batch.payloads.is_empty();
         let payloads = batch.payloads.drain(..);
-        payloads.for_each(|payload| self.path.exec.take_payload(payload));
+        let Executor { out, rooms, .. } = &mut self.path.exec;
+        payloads.for_each(|payload| rooms.aggfrag.take(out, payload));
         if has_turn {
             self.take_stepped();
             self.path.newcomers = batch.source.newcomers;

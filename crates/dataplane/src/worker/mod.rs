@@ -21,13 +21,13 @@ use io::{BURST_LEN, FramePool, Port, PortStats};
 use offload::Queue;
 use policy::SaId;
 
-use crate::apply::Executor;
 use crate::burst::{Path, Scratch};
 use crate::capture::Recorder;
 use crate::counters::Counters;
 use crate::crypt::{Crypt, Inflation, Resync};
 use crate::event::{EventSender, Waker};
-use crate::features::device::{DevicePacket, DeviceQueue};
+use crate::features::Executor;
+use crate::features::device::{self, DevicePacket, DeviceQueue};
 use crate::features::fragments::Fragments;
 use crate::flows::FlowCache;
 use crate::host_limits::HostLimits;
@@ -176,7 +176,7 @@ impl Worker {
         out.peers = peers;
         let fragments = Fragments::new(Arc::clone(&shared), workers, &out.pool);
         let mut exec = Executor::new(crypt, out);
-        exec.fragments = Some(Box::new(fragments));
+        exec.rooms.fragments = Some(Box::new(fragments));
         Worker {
             path: Path::new(view, flows, exec),
             slow: Slow::new(Arc::clone(&shared), workers),
@@ -232,11 +232,13 @@ impl Worker {
             exec.out.retry_neighbours(view);
         }
         exec.out.expire_neighbours(now.ns);
-        exec.expire_fragments(now.ns);
-        if exec.aggfrag.is_used() {
+        if let Some(fragments) = &mut exec.rooms.fragments {
+            fragments.expire(&mut exec.out, now.ns);
+        }
+        if exec.rooms.aggfrag.is_used() {
             self.tend_payloads(databases_changed);
         }
-        if self.path.exec.details.rates.has_queues() {
+        if self.path.exec.rooms.rates.has_queues() {
             self.tend_queues();
         }
         self.slow.expire(&mut self.path);
@@ -249,8 +251,8 @@ impl Worker {
             + self.in_devices()
             + self.asked.len()
             + self.path.exec.out.late.len()
-            + usize::from(self.path.exec.aggfrag.is_due(now.ns))
-            + usize::from(self.path.exec.details.rates.is_due(now.ns))
+            + usize::from(self.path.exec.rooms.aggfrag.is_due(now.ns))
+            + usize::from(self.path.exec.rooms.rates.is_due(now.ns))
     }
 
     /// Receives from each port; waiting for another worker counts as a packet, so that the worker
@@ -275,7 +277,7 @@ impl Worker {
     /// came.
     fn finish_round(&mut self, is_idle: bool) {
         self.path.open_gathered(&mut self.slow);
-        if self.path.exec.devices.is_some() {
+        if self.path.exec.rooms.devices.is_some() {
             self.exchange_with_devices();
         }
         while self.path.exec.has_gathered() {
@@ -285,7 +287,7 @@ impl Worker {
             self.path.open_gathered(&mut self.slow);
         }
         self.slow.send_errors(&mut self.path);
-        if self.path.exec.aggfrag.has_senders() {
+        if self.path.exec.rooms.aggfrag.has_senders() {
             self.path.exec.send_due(&self.path.view, false);
         }
         self.path.exec.seal_gathered(&self.path.view);
@@ -301,9 +303,9 @@ impl Worker {
             }
         }
         if is_idle {
-            self.path.exec.details.rates.rest(self.path.view.worker);
+            self.path.exec.rooms.rates.rest(self.path.view.worker);
         }
-        self.path.exec.details.rates.end_round();
+        self.path.exec.rooms.rates.end_round();
         let out = &mut self.path.exec.out;
         out.transmit_all();
         if let Some(peers) = &mut out.peers {
@@ -339,7 +341,7 @@ impl Worker {
 
     /// Packets that wait for devices, or are in them.
     fn in_devices(&self) -> usize {
-        self.path.exec.devices.as_ref().map_or(0, |devices| devices.waiting())
+        self.path.exec.rooms.devices.as_ref().map_or(0, |devices| devices.waiting())
     }
 
     /// Moves on the packets that have waited for this round's databases; returns how many there were.
@@ -481,7 +483,7 @@ impl Worker {
     /// device; others hand packets over to it for those that they have none of.
     pub fn add_device(&mut self, number: u8, queue: Box<dyn Queue<DevicePacket>>) {
         self.path.view.reach.add(number);
-        let devices = self.path.exec.devices.get_or_insert_default();
+        let devices = self.path.exec.rooms.devices.get_or_insert_default();
         devices.add(DeviceQueue::new(number, queue));
     }
 
@@ -513,10 +515,9 @@ impl Worker {
         out.drop_waiting_for_neighbours();
         out.drop_late();
         self.slow.drop_waiting(out);
-        self.path.exec.drop_devices();
-        self.path.exec.drop_fragments();
-        self.path.exec.drop_payloads(&self.path.view);
-        self.path.exec.drop_waiting_for_tokens();
+        let Executor { out, rooms, .. } = &mut self.path.exec;
+        device::drop_all(&mut rooms.devices, out);
+        self.path.exec.drop_waiting(&self.path.view);
         self.end_taps();
     }
 }

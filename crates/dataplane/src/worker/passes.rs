@@ -33,6 +33,8 @@ use wire::protocol;
 
 use crate::burst::{Misses, Path};
 use crate::crypt::{Opens, Seals};
+use crate::features::is_left_to_worker;
+use crate::features::seal::send_done_seals;
 use crate::model::{Action, Draft, Left, Meta, Metas, is_segments};
 use crate::resolve::{Decision, Verdict};
 
@@ -101,15 +103,11 @@ impl Misses for Leaver {
     }
 }
 
-/// Whether what a draft says is the worker's to do. A helper has neither the counters nor the other workers'
-/// queues, nor payloads, and what leaves a step of SRv6 goes on behind the burst.
+/// Whether what a draft says is the worker's to do; what gets segments (SRv6) goes on behind the burst.
 fn is_for_worker(draft: &Draft) -> bool {
     match &draft.action {
-        Action::Application { .. } | Action::Aggregate(_) | Action::Step(_) | Action::Wrap(_) => {
-            true
-        }
         Action::Forward(_) => draft.to.is_some_and(|to| is_segments(to.ifindex)),
-        _ => false,
+        action => is_left_to_worker(action),
     }
 }
 
@@ -131,7 +129,7 @@ impl Path {
             // at again in turn.
             let candidate = self.esp_for_us(&packet, meta).and_then(|is_in_udp| {
                 let Path { view, exec, .. } = &mut *self;
-                exec.sas.candidate(view, &packet, meta, is_in_udp).ok()
+                exec.rooms.sas.candidate(view, &packet, meta, is_in_udp).ok()
             });
             match candidate {
                 Some(candidate) => self.exec.gather_open(&self.view, packet, meta, candidate),
@@ -175,7 +173,8 @@ impl Path {
         if let Some(seals) = passes.seals.take() {
             self.exec.crypt.submit_seals(seals, &self.view.reader);
         }
-        self.exec.send_done_seals(&self.view);
+        let Path { view, exec, .. } = self;
+        send_done_seals(view, &mut exec.crypt, &mut exec.out);
     }
 
     /// Whether a packet is ESP that can be decrypted before the burst's turn, and whether it is

@@ -1,5 +1,6 @@
 //! Payloads of IP-TFS that wait: for those that are missing, for their time, for the worker's end.
 
+use crate::burst::Path;
 use crate::worker::Worker;
 
 impl Worker {
@@ -8,9 +9,11 @@ impl Worker {
     #[inline(never)]
     pub(super) fn tend_payloads(&mut self, databases_changed: bool) {
         if databases_changed {
-            self.path.exec.sweep_payloads(&self.path.view);
+            let Path { view, exec, .. } = &mut self.path;
+            let (rooms, mut hands) = exec.hands(view);
+            rooms.aggfrag.sweep(&mut hands, false);
         }
-        if self.path.exec.aggfrag.is_overdue(self.path.view.now.ns) {
+        if self.path.exec.rooms.aggfrag.is_overdue(self.path.view.now.ns) {
             // What is inside gets its numbers alone.
             self.drain_helpers();
             self.slow.expire_payloads(&mut self.path, false);
@@ -19,7 +22,7 @@ impl Worker {
 
     /// Brings all that waits to its end: payloads leave and are taken apart as they are.
     pub(super) fn settle_payloads(&mut self) {
-        if self.path.exec.aggfrag.is_used() {
+        if self.path.exec.rooms.aggfrag.is_used() {
             self.drain_helpers();
             self.slow.move_on_payloads(&mut self.path);
             self.slow.expire_payloads(&mut self.path, true);

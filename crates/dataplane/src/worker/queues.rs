@@ -7,7 +7,7 @@ impl Worker {
     #[cold]
     #[inline(never)]
     pub(super) fn tend_queues(&mut self) {
-        if self.path.exec.details.rates.is_due(self.path.view.now.ns) {
+        if self.path.exec.rooms.rates.is_due(self.path.view.now.ns) {
             // They get their numbers alone.
             self.drain_helpers();
             self.slow.move_on_waited(&mut self.path);
@@ -18,8 +18,9 @@ impl Worker {
     /// When there has to be a round at the latest.
     pub(super) fn due_ns(&self) -> Option<u64> {
         let exec = &self.path.exec;
-        let tokens_ns = exec.details.rates.due_ns();
-        let payloads_ns = if exec.aggfrag.is_used() { exec.aggfrag.due_ns() } else { None };
+        let tokens_ns = exec.rooms.rates.due_ns();
+        let payloads_ns =
+            if exec.rooms.aggfrag.is_used() { exec.rooms.aggfrag.due_ns() } else { None };
         tokens_ns.into_iter().chain(payloads_ns).min()
     }
 }

@@ -124,13 +124,13 @@ impl Path {
         self.newcomers = batch.as_ref().map_or(Newcomers::ALL, |batch| batch.source.newcomers);
         self.exec.crypt.inflation = Inflation::WHOLE;
         self.exec.out.batch = batch;
-        self.exec.details.is_with_helpers = true;
+        self.exec.rooms.steps.is_with_helpers = true;
         core::mem::replace(&mut self.view.now, now)
     }
 
     fn end_pass(&mut self, now: Now) -> Option<Box<Batch>> {
         self.view.now = now;
-        self.exec.details.is_with_helpers = false;
+        self.exec.rooms.steps.is_with_helpers = false;
         self.exec.out.batch.take()
     }
 }

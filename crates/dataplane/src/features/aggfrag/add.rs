@@ -5,15 +5,22 @@ use policy::SaHandle;
 use wire::Fields;
 
 use super::sender::{Sender, Senders};
-use crate::apply::Executor;
+use super::state::Aggfrag;
 use crate::model::Aggregate;
+use crate::out::Out;
 
-impl Executor {
+impl Aggfrag {
     /// Adds a packet to the payload that its SA is filling, and ends it; gives it back where more has to be done.
     #[inline(always)]
-    pub(super) fn add(&mut self, by: &Aggregate, packet: Packet, h: Fields) -> Option<Packet> {
+    pub(super) fn add(
+        &mut self,
+        out: &mut Out,
+        by: &Aggregate,
+        packet: Packet,
+        h: Fields,
+    ) -> Option<Packet> {
         let len = usize::from(h.total_len());
-        let senders = self.aggfrag.senders.as_mut();
+        let senders = self.senders.as_mut();
         let is_in = match senders.and_then(|senders| senders.last(by.sa)) {
             Some(sender) => packet.data().get(..len).is_some_and(|bytes| sender.add(bytes)),
             None => false,
@@ -21,7 +28,7 @@ impl Executor {
         if !is_in {
             return Some(packet);
         }
-        self.out.consume(packet);
+        out.consume(packet);
         None
     }
 }

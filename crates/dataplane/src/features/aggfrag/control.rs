@@ -14,16 +14,12 @@ use std::sync::Arc;
 
 use esp::Sa;
 use iptfs::Congestion;
-use iptfs::congestion::{Bounds, Breaker, Cause, Change, Report, Sender as Allowed, breaker};
-use outcome::DropReason;
+use iptfs::congestion::{Bounds, Breaker, Change, Report, Sender as Allowed, breaker};
 use policy::{IptfsLosses, IptfsRate, SaEntry};
 
-use super::count;
+use super::counts::count;
 use super::pace::Pace;
-use super::sender::Sender;
-use crate::apply::Executor;
-use crate::event::Event;
-use crate::links::Link;
+use crate::tables::links::Link;
 use crate::view::View;
 
 /// What the rate of one outbound SA follows from.
@@ -47,7 +43,12 @@ pub(super) struct Control {
 const BROKEN_PER_S: f64 = 1.0;
 
 impl Control {
-    fn new(view: &View, sa: &SaEntry<Sa>, rate: IptfsRate, packet_len: usize) -> Control {
+    pub(super) fn new(
+        view: &View,
+        sa: &SaEntry<Sa>,
+        rate: IptfsRate,
+        packet_len: usize,
+    ) -> Control {
         let (now_us, packet_bits) = (view.now.ns / 1_000, bits(packet_len));
         let link = view.links().of_outbound(&sa.config);
         let breaker = match rate.losses {
@@ -93,7 +94,7 @@ impl Control {
     }
 
     /// Takes what is new; `refused` packets the worker's ports have refused so far.
-    fn tend(&mut self, now_us: u64, refused: u64) -> Option<Change> {
+    pub(super) fn tend(&mut self, now_us: u64, refused: u64) -> Option<Change> {
         if self.link.has_news(self.version)
             && let Some((report, version)) = self.link.report()
         {
@@ -114,7 +115,7 @@ impl Control {
     }
 
     /// Has payloads leave at the rate that is allowed now.
-    fn set_pace(&mut self, pace: &mut Pace, now_ns: u64) {
+    pub(super) fn set_pace(&mut self, pace: &mut Pace, now_ns: u64) {
         let per_s = self.allowed.rate_per_s(now_ns / 1_000);
         // It is the same one unless something has changed it.
         if per_s.to_bits() != self.per_s.to_bits() {
@@ -149,35 +150,22 @@ fn bounds(rate: IptfsRate, packet_bits: f64, is_broken: bool) -> Bounds {
     }
 }
 
-impl Sender {
-    /// Sets the pace for packets of this length.
-    pub(super) fn set_pace(
-        &mut self,
-        view: &View,
-        sa: &SaEntry<Sa>,
-        rate: IptfsRate,
-        packet_len: usize,
-    ) {
-        let now_ns = view.now.ns;
-        let pace = self.pace.get_or_insert_with(|| Pace::new(rate.bits_per_s, packet_len, now_ns));
-        pace.set_packet_len(rate.bits_per_s, packet_len);
-        if !rate.has_reports() {
-            return count(sa, |counters| counters.now.bits_per_s.set(rate.bits_per_s));
-        }
-        let control =
-            self.control.get_or_insert_with(|| Box::new(Control::new(view, sa, rate, packet_len)));
-        control.packet_bits = bits(packet_len);
-        control.allowed.set_bounds(bounds(rate, control.packet_bits, control.is_broken()));
-        // The pace has been set to what is configured.
-        control.per_s = 0.0;
-        control.set_pace(pace, now_ns);
-        control.show(sa);
-    }
-}
-
 impl Control {
+    /// Follows packets of another length, by a pace that has been set to what is configured.
+    pub(super) fn set_packet_len(&mut self, pace: &mut Pace, packet_len: usize, now_ns: u64) {
+        self.packet_bits = bits(packet_len);
+        self.allowed.set_bounds(bounds(self.rate, self.packet_bits, self.is_broken()));
+        self.per_s = 0.0;
+        self.set_pace(pace, now_ns);
+    }
+
+    /// What is told, to see whether it changes.
+    pub(super) fn told(&self) -> (u64, u64) {
+        (self.version, self.per_s.to_bits())
+    }
+
     /// Shows how things are.
-    fn show(&self, sa: &SaEntry<Sa>) {
+    pub(super) fn show(&self, sa: &SaEntry<Sa>) {
         let lost = self.report.heard.map_or(0, |heard| heard.loss_event_rate);
         count(sa, |counters| {
             let now = &counters.now;
@@ -192,45 +180,4 @@ impl Control {
 /// The loss event rate in millionths, of its inverse as it is told: 0 for no loss.
 pub(super) fn ppm(inverse_rate: u32) -> u64 {
     1_000_000_u64.checked_div(inverse_rate.into()).unwrap_or(0)
-}
-
-impl Executor {
-    /// Lets the rate of an SA follow what is reported. Once a round, for those that do.
-    #[inline(never)]
-    pub(super) fn tend_rate(&mut self, view: &View, sender: &mut Sender, sa: &SaEntry<Sa>) {
-        let Sender { control: Some(control), pace: Some(pace), .. } = sender else { return };
-        let refused = self.out.counters.dropped(DropReason::TransmitFull);
-        let (version, per_s) = (control.version, control.per_s);
-        let change = control.tend(view.now.ns / 1_000, refused);
-        control.set_pace(pace, view.now.ns);
-        if version != control.version || per_s.to_bits() != control.per_s.to_bits() {
-            control.show(sa);
-        }
-        let cause = match change {
-            None => return,
-            Some(Change::Closed) => None,
-            Some(Change::Opened(cause)) => Some(cause),
-        };
-        self.break_rate(sender, sa, cause);
-    }
-
-    /// The breaker has opened, or closed.
-    #[cold]
-    fn break_rate(&mut self, sender: &mut Sender, sa: &SaEntry<Sa>, cause: Option<Cause>) {
-        self.out.reports.send(Event::RateBroken { sa: sa.config.id(), cause });
-        count(sa, |counters| counters.now.is_broken.set(cause.is_some().into()));
-        let configured = sa.config.iptfs.as_deref().map_or(0, |rules| rules.max_queue_bytes);
-        if cause.is_none() {
-            sender.rules.max_queue_bytes = configured;
-            return;
-        }
-        count(sa, |counters| counters.breaks.add(1));
-        // Nothing has room from now on, and what waits is not sent later.
-        sender.rules.max_queue_bytes = 0;
-        self.aggfrag.ready -= sender.ready.len();
-        for building in sender.take_all() {
-            self.out.released(1);
-            self.drop_payload(Some(sa), building, DropReason::OutIptfsBroken);
-        }
-    }
 }

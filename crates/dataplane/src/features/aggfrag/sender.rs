@@ -5,52 +5,22 @@ use std::collections::VecDeque;
 use esp::Sa;
 use io::Frame;
 use iptfs::{Filling, Header};
-use outcome::DropReason;
-use policy::{Iptfs, SaEntry, SaHandle};
+use outcome::{DropReason, Outcome};
+use policy::{Iptfs, IptfsRate, SaEntry, SaHandle};
 use wire::Family;
 
-use super::Places;
 use super::control::Control;
+use super::counts::count;
 use super::pace::Pace;
+use super::places::Places;
 use crate::model::{Adjacency, NextHop};
+use crate::out::Out;
+use crate::resolve::payload_len::{LEAST_PIECE, header_len, payload_len};
 use crate::resolve::{adjacency, next_hop_of};
 use crate::view::View;
 
-/// The length in bytes of an SA's payloads, their header included, towards a path of `mtu` bytes; none where that leaves
-/// no room for pieces of packets.
-pub(crate) fn payload_len(sa: &SaEntry<Sa>, mtu: usize) -> Option<usize> {
-    let wanted = sa.config.iptfs.as_ref().map_or(0, |iptfs| iptfs.packet_len as usize);
-    let most = sa.esp.max_inner_len(mtu);
-    let len = match wanted.checked_sub(sa.esp.headroom()) {
-        Some(wanted) if wanted > 0 => most.min(wanted),
-        _ => most,
-    };
-    (len >= header_len(sa) + LEAST_PIECE).then_some(len)
-}
-
-/// The longest packet that payloads of an SA take, in bytes.
-pub(crate) fn longest(sa: &SaEntry<Sa>, payload_len: usize) -> usize {
-    match sa.config.iptfs.as_ref().is_some_and(|iptfs| iptfs.dont_fragment) {
-        true => payload_len - header_len(sa),
-        false => u16::MAX.into(),
-    }
-}
-
-/// The length in bytes of the header of an SA's payloads.
-fn header_len(sa: &SaEntry<Sa>) -> usize {
-    let rate = sa.config.iptfs.as_ref().and_then(|iptfs| iptfs.rate);
-    match rate.is_some_and(|rate| rate.has_reports()) {
-        true => Header::CONGESTION_LEN,
-        false => Header::LEN,
-    }
-}
-
 /// What a packet has that may be marked by congestion (RFC 3168), in the traffic class.
 const ECT_0: u8 = 0b10;
-
-/// The shortest first piece of a packet, in bytes: all of an IP header, so that whoever joins the pieces knows at once how
-/// long the packet is.
-const LEAST_PIECE: usize = 40;
 
 /// Payloads of a constant rate that wait, at most, whatever the queue may have in bytes: each has a frame.
 pub(super) const MOST_READY: usize = 512;
@@ -171,6 +141,20 @@ impl Sender {
         Ok(way)
     }
 
+    /// Sets the pace for packets of this length.
+    fn set_pace(&mut self, view: &View, sa: &SaEntry<Sa>, rate: IptfsRate, packet_len: usize) {
+        let now_ns = view.now.ns;
+        let pace = self.pace.get_or_insert_with(|| Pace::new(rate.bits_per_s, packet_len, now_ns));
+        pace.set_packet_len(rate.bits_per_s, packet_len);
+        if !rate.has_reports() {
+            return count(sa, |counters| counters.now.bits_per_s.set(rate.bits_per_s));
+        }
+        let control =
+            self.control.get_or_insert_with(|| Box::new(Control::new(view, sa, rate, packet_len)));
+        control.set_packet_len(pace, packet_len, now_ns);
+        control.show(sa);
+    }
+
     /// Whether a packet begins in another payload than that which is being filled. One that fits a payload is split only
     /// where all are of one size: a piece that is lost is a packet that is lost.
     pub(super) fn begins_anew(&self, len: usize, capacity: usize) -> bool {
@@ -246,4 +230,18 @@ impl Senders {
     pub(super) fn forget_ways(&mut self) {
         self.all.iter_mut().for_each(|sender| sender.way = None);
     }
+}
+
+/// Drops a payload with what is in it.
+pub(super) fn drop_payload(
+    out: &mut Out,
+    sa: Option<&SaEntry<Sa>>,
+    building: Building,
+    reason: DropReason,
+) {
+    if let Some(sa) = sa {
+        count(sa, |counters| counters.dropped.add(building.packets.into()));
+    }
+    out.counters.count(Outcome::Dropped(reason), 1);
+    out.pool.put(building.frame);
 }

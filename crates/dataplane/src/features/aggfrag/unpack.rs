@@ -7,7 +7,7 @@ use outcome::{DropReason, Outcome};
 use wire::Span;
 
 use crate::model::TAILROOM;
-use crate::packets::Out;
+use crate::out::Out;
 
 /// Copies packets out of one payload, each into a frame of its own.
 pub(super) struct Unpack<'u> {

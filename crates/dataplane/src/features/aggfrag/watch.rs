@@ -8,9 +8,8 @@ use iptfs::congestion::Arrivals;
 use policy::SaEntry;
 
 use super::control::ppm;
-use super::count;
-use crate::apply::Executor;
-use crate::links::Link;
+use super::counts::count;
+use crate::tables::links::Link;
 use crate::view::View;
 
 /// Watches the payloads of one inbound SA.
@@ -32,50 +31,25 @@ impl Watch {
         let arrivals = Arrivals::after(inherited);
         Some(Box::new(Watch { arrivals, link, number, has_ecn: rate.has_ecn() }))
     }
-}
 
-impl Executor {
-    /// Notes a payload as it arrives, before its turn has come: its number, and the outer header's traffic class.
-    #[inline(never)]
-    pub(super) fn watch(
+    /// Notes a payload as it arrives: its number, and the outer header's traffic class. True if it has reports, and
+    /// nobody answers with any.
+    pub(super) fn note(
         &mut self,
         view: &View,
-        watch: &mut Watch,
         sa: &SaEntry<Sa>,
         (number, class, payload): (u64, u8, &[u8]),
-    ) {
-        let is_marked = watch.has_ecn && class & CE == CE;
+    ) -> bool {
+        let is_marked = self.has_ecn && class & CE == CE;
         let header = Header::parse(payload).ok().and_then(|(header, _)| header.congestion);
-        watch.arrivals.arrived(number, is_marked, header.as_ref(), view.now.ns / 1_000);
-        let report = watch.arrivals.report();
-        watch.link.tell(watch.number, report);
+        self.arrivals.arrived(number, is_marked, header.as_ref(), view.now.ns / 1_000);
+        let report = self.arrivals.report();
+        self.link.tell(self.number, report);
         count(sa, |counters| {
             counters.marked.add(is_marked.into());
             counters.now.lost_ppm.set(ppm(report.loss_event_rate));
         });
-        if header.is_some() && !watch.link.has_sender() {
-            self.begin_answer(view, sa);
-        }
-    }
-
-    /// Has the outbound SA of a pair send, which nobody has used yet: the other end waits for its reports.
-    #[cold]
-    fn begin_answer(&mut self, view: &View, inbound: &SaEntry<Sa>) {
-        let Some(handle) = view.reader.answering(inbound) else { return };
-        let Some(sa) = view.reader.sa(handle) else { return };
-        let me = view.worker.get();
-        // Another worker that is its home has sent by it, and so has a sender.
-        if sa.home().claim(me) != me {
-            return;
-        }
-        let most_payload = self.most_payload();
-        let senders = self.aggfrag.senders.get_or_insert_default();
-        let place = senders.place(handle, sa);
-        let sender = senders.all.get_mut(place);
-        // Without a way it is tried again with the next payload.
-        if sender.is_some_and(|sender| sender.way(view, sa, most_payload).is_ok()) {
-            senders.wake(place);
-        }
+        header.is_some() && !self.link.has_sender()
     }
 }
 

@@ -14,18 +14,21 @@
 //! worker, which always has one. The device numbers packets in its own order, so packets of one SA may take several
 //! queues; those of a flow take one. A packet in a device counts as held. Without a device nothing of this is there.
 
-mod done;
 mod queue;
 
 use io::Packet;
 use offload::{PacketSa, Work};
 use outcome::{DropReason, Outcome};
 use policy::SaHandle;
+use wire::Fragment;
 
-use crate::apply::Executor;
+use crate::features::forward::is_syn;
+use crate::features::hands::Hands;
+use crate::features::rare::{Asked, Held, Next, Rare};
+use crate::out::Out;
 use crate::view::View;
 
-use crate::model::{DEVICES_HOME, Ingress, Meta, Offload};
+use crate::model::{DEVICES_HOME, Fate, Meta, Offload};
 pub use queue::DevicePacket;
 pub(crate) use queue::DeviceQueue;
 
@@ -45,6 +48,19 @@ impl Devices {
         self.queues.iter_mut().find(|queue| queue.number() == device && !queue.is_adopted())
     }
 
+    /// How many there are, adopted ones among them.
+    pub(crate) fn len(&self) -> usize {
+        self.queues.len()
+    }
+
+    pub(crate) fn queue_at(&self, at: usize) -> Option<&DeviceQueue> {
+        self.queues.get(at)
+    }
+
+    pub(crate) fn queue_at_mut(&mut self, at: usize) -> Option<&mut DeviceQueue> {
+        self.queues.get_mut(at)
+    }
+
     /// Takes over the queues of a worker that goes, which come to their end here.
     pub(crate) fn adopt(&mut self, gone: Devices) {
         let is_needed = |queue: &DeviceQueue| !queue.is_adopted() || queue.waiting() > 0;
@@ -59,76 +75,128 @@ impl Devices {
     }
 }
 
-impl Executor {
-    /// Gives a packet to the device of the SA that protects it.
+impl Rare for Offload {
+    type Kept = Option<Box<Devices>>;
+
+    /// As of an SA in software; but a device counts by itself, and takes no fragments.
+    fn holds<'k>(&'k self, _devices: &'k Option<Box<Devices>>, asked: &Asked<'_>) -> Held<'k> {
+        let Asked { reader, packet, h } = asked;
+        let Some(sa) = reader.sa(self.sa) else { return Held::No };
+        let fits = match self.longest {
+            0 => {
+                let len = sa.esp.sealed_len_of(packet.data(), *h);
+                len.is_ok_and(|len| len <= usize::from(self.mtu))
+            }
+            longest => h.total_len() <= longest,
+        };
+        let holds = fits
+            && sa.state() == self.state
+            && h.fragment() == Fragment::Whole
+            && (!self.is_hop || h.ttl() > 1)
+            && (!self.clamps_mss || !is_syn(packet, *h));
+        holds.into()
+    }
+
     #[cold]
     #[inline(never)]
-    pub(crate) fn offload(&mut self, view: &View, by: &Offload, mut packet: Packet, meta: &Meta) {
-        if self.out.batch.is_some() {
-            // A helper has no queue: the worker that it serves does this.
-            return self.out.leave(view, packet, meta);
-        }
-        let Some(sa) = view.reader.sa(by.sa) else {
-            return self.out.drop(packet, DropReason::OutStateExpired);
-        };
-        let Some(of) = PacketSa::of(sa.esp.session()) else {
-            return self.out.drop(packet, DropReason::OutDeviceMismatch);
-        };
-        if by.is_hop && !wire::decrement_ttl(packet.data_mut(), meta.summary.fields) {
-            return self.out.drop(packet, DropReason::MalformedIp);
-        }
-        if let Some(taps) = &mut self.out.taps {
-            taps.given_to_seal(view, &packet, by.sa);
-        }
-        self.give_to_device(of.device(), Work::Outbound, DevicePacket::new(packet, 0));
+    fn apply(
+        &self,
+        devices: &mut Option<Box<Devices>>,
+        hands: &mut Hands<'_>,
+        packet: Packet,
+        meta: &Meta,
+    ) -> Option<Next> {
+        seal(devices.as_deref_mut(), (hands.view, hands.out), self, packet, meta);
+        None
     }
 
-    /// Gives an ESP packet to the device of its SA.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn offload_open(&mut self, view: &View, packet: Packet, meta: &Meta) {
-        if self.out.batch.is_some() {
-            return self.out.leave(view, packet, meta);
-        }
-        let sa = device_sa(view, packet.data());
-        let entry = sa.and_then(|sa| view.reader.sa(sa));
-        let of = entry.and_then(|entry| Some((entry, PacketSa::of(entry.esp.session())?)));
-        let (Some(sa), Some((entry, of))) = (sa, of) else {
-            return self.out.drop(packet, DropReason::InNoState);
-        };
-        if !view.has_queue_of(of) {
-            return self.out.hand_over(view, DEVICES_HOME, packet, meta);
-        }
-        if let Some(queue) = self.devices.as_mut().and_then(|all| all.queue(of.device())) {
-            queue.note(of.sa(), entry.config.reqid, sa);
-        }
-        let ifindex = meta.ingress.ifindex;
-        if let Some(taps) = &mut self.out.taps {
-            taps.given_to_open(view, &packet, (sa, ifindex));
-        }
-        let packet = DevicePacket::new(packet, ifindex);
-        self.give_to_device(of.device(), Work::Inbound, packet);
+    fn explains(&self, _cut: Option<usize>) -> Fate {
+        Fate::Offloaded
     }
+}
 
-    fn give_to_device(&mut self, device: u8, work: Work, packet: DevicePacket) {
-        let queue = self.devices.as_mut().and_then(|all| all.queue(device));
-        let (packet, reason) = match queue {
-            Some(queue) => match queue.gather(work, packet) {
-                Ok(()) => return self.out.counters.count(Outcome::Held, 1),
-                Err(packet) => (packet, DropReason::DeviceFull),
-            },
-            None => (packet, DropReason::DeviceLost),
-        };
-        self.out.drop(packet.into_packet(), reason);
+/// Gives a packet to the device of the SA that protects it.
+fn seal(
+    devices: Option<&mut Devices>,
+    (view, out): (&View, &mut Out),
+    by: &Offload,
+    mut packet: Packet,
+    meta: &Meta,
+) {
+    if out.batch.is_some() {
+        // A helper has no queue: the worker that it serves does this.
+        return out.leave(view, packet, meta);
     }
+    let Some(sa) = view.reader.sa(by.sa) else {
+        return out.drop(packet, DropReason::OutStateExpired);
+    };
+    let Some(of) = PacketSa::of(sa.esp.session()) else {
+        return out.drop(packet, DropReason::OutDeviceMismatch);
+    };
+    if by.is_hop && !wire::decrement_ttl(packet.data_mut(), meta.summary.fields) {
+        return out.drop(packet, DropReason::MalformedIp);
+    }
+    if let Some(taps) = &mut out.taps {
+        taps.given_to_seal(view, &packet, by.sa);
+    }
+    give(devices, out, of.device(), Work::Outbound, DevicePacket::new(packet, 0));
+}
 
-    /// Gives the devices up, and what they have.
-    pub(crate) fn drop_devices(&mut self) {
-        if let Some(devices) = self.devices.take() {
-            let count = devices.waiting() as u64;
-            self.out.released(count);
-            self.out.counters.count(Outcome::Dropped(DropReason::DeviceLost), count);
-        }
+/// Gives an ESP packet to the device of its SA.
+#[cold]
+#[inline(never)]
+pub(crate) fn open(
+    mut devices: Option<&mut Devices>,
+    (view, out): (&View, &mut Out),
+    packet: Packet,
+    meta: &Meta,
+) {
+    if out.batch.is_some() {
+        return out.leave(view, packet, meta);
+    }
+    let sa = device_sa(view, packet.data());
+    let entry = sa.and_then(|sa| view.reader.sa(sa));
+    let of = entry.and_then(|entry| Some((entry, PacketSa::of(entry.esp.session())?)));
+    let (Some(sa), Some((entry, of))) = (sa, of) else {
+        return out.drop(packet, DropReason::InNoState);
+    };
+    if !view.has_queue_of(of) {
+        return out.hand_over(view, DEVICES_HOME, packet, meta);
+    }
+    if let Some(queue) = devices.as_mut().and_then(|all| all.queue(of.device())) {
+        queue.note(of.sa(), entry.config.reqid, sa);
+    }
+    let ifindex = meta.ingress.ifindex;
+    if let Some(taps) = &mut out.taps {
+        taps.given_to_open(view, &packet, (sa, ifindex));
+    }
+    give(devices, out, of.device(), Work::Inbound, DevicePacket::new(packet, ifindex));
+}
+
+fn give(
+    devices: Option<&mut Devices>,
+    out: &mut Out,
+    device: u8,
+    work: Work,
+    packet: DevicePacket,
+) {
+    let queue = devices.and_then(|all| all.queue(device));
+    let (packet, reason) = match queue {
+        Some(queue) => match queue.gather(work, packet) {
+            Ok(()) => return out.counters.count(Outcome::Held, 1),
+            Err(packet) => (packet, DropReason::DeviceFull),
+        },
+        None => (packet, DropReason::DeviceLost),
+    };
+    out.drop(packet.into_packet(), reason);
+}
+
+/// Gives the devices up, and what they have.
+pub(crate) fn drop_all(devices: &mut Option<Box<Devices>>, out: &mut Out) {
+    if let Some(devices) = devices.take() {
+        let count = devices.waiting() as u64;
+        out.released(count);
+        out.counters.count(Outcome::Dropped(DropReason::DeviceLost), count);
     }
 }
 
@@ -145,11 +213,4 @@ fn device_sa(view: &View, packet: &[u8]) -> Option<SaHandle> {
 pub(crate) fn is_for_device(view: &View, packet: &[u8]) -> bool {
     let sa = device_sa(view, packet).and_then(|sa| view.reader.sa(sa));
     sa.is_some_and(|sa| sa.home().at() == dispatch::Home::DEVICE)
-}
-
-/// How what an SA opened came: as decrypted by it.
-fn ingress_of(ifindex: u32, mark: u32, sa: SaHandle) -> Ingress {
-    let mut ingress = Ingress::of_sa(ifindex, sa);
-    ingress.mark = mark;
-    ingress
 }

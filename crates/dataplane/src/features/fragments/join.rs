@@ -7,24 +7,23 @@ use outcome::{DropReason, Outcome};
 use wire::Span;
 
 use super::Fragments;
-use crate::apply::Executor;
 use crate::model::{FirstPorts, Handed, TAILROOM};
-use crate::packets::Out;
-use crate::vlan::note_as_of;
+use crate::out::Out;
+use crate::tables::vlan::note_as_of;
 
-impl Executor {
+impl Fragments {
     /// Makes one packet of all its fragments: it goes on as the one that came first would have.
     ///
     /// The others are consumed. Where it cannot be made, all are dropped.
     pub(crate) fn join(
         &mut self,
+        out: &mut Out,
         mut done: Done<FirstPorts>,
         (head_len, len): (usize, usize),
     ) -> Option<Handed> {
-        let Executor { out, fragments: Some(fragments), .. } = self else { return None };
         let count = done.count as u64;
         let mut from: Option<Handed> = None;
-        let frame = fragments.frame_for(head_len + len, out);
+        let frame = self.frame_for(head_len + len, out);
         let mut copied = match frame {
             Ok(frame) => Ok((frame.headroom(), frame)),
             Err(reason) => Err(reason),
@@ -33,7 +32,7 @@ impl Executor {
             Ok((start, frame)) => {
                 let room = frame.bytes_mut().get_mut(*start..).unwrap_or_default();
                 let mut join = Join::new(head_len, len, room);
-                while let Some(handed) = fragments.pop_piece(&mut done) {
+                while let Some(handed) = self.pop_piece(&mut done) {
                     let added = match &mut join {
                         Ok(join) => join.add(handed.packet().data()),
                         Err(_) => Ok(()),
@@ -41,13 +40,13 @@ impl Executor {
                     if let Err(error) = added {
                         join = Err(error);
                     }
-                    from = Some(out.keep_first(from, handed));
+                    from = Some(keep_first(out, from, handed));
                 }
                 join.and_then(Join::finish).map_err(reason_of)
             }
             Err(reason) => {
-                while let Some(handed) = fragments.pop_piece(&mut done) {
-                    from = Some(out.keep_first(from, handed));
+                while let Some(handed) = self.pop_piece(&mut done) {
+                    from = Some(keep_first(out, from, handed));
                 }
                 Err(*reason)
             }
@@ -78,16 +77,14 @@ impl Executor {
     }
 }
 
-impl Out {
-    /// Of two fragments keeps the one that came first, and gives the other one's frame back.
-    fn keep_first(&mut self, first: Option<Handed>, next: Handed) -> Handed {
-        match first {
-            Some(first) => {
-                self.pool.put_packet(next.into_packet());
-                first
-            }
-            None => next,
+/// Of two fragments keeps the one that came first, and gives the other one's frame back.
+fn keep_first(out: &mut Out, first: Option<Handed>, next: Handed) -> Handed {
+    match first {
+        Some(first) => {
+            out.pool.put_packet(next.into_packet());
+            first
         }
+        None => next,
     }
 }
 

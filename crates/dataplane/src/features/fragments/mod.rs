@@ -24,9 +24,9 @@ use outcome::{DropReason, Outcome};
 use wire::natt::{self, NattPayload};
 use wire::{FragmentFields, gtpu, protocol};
 
-use crate::apply::Executor;
 use crate::host_limits::HostLimits;
 use crate::model::{Arrived, FirstPorts, Gather, Handed, Left, Meta};
+use crate::out::Out;
 use crate::view::View;
 
 /// The fragments of one worker.
@@ -76,86 +76,81 @@ impl Fragments {
             workers => self.shared.scatter.hash_one((src, dst)) as usize % workers,
         }
     }
-}
 
-impl Executor {
-    /// A fragment of what may be ESP for this host.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn gather_outer(&mut self, view: &View, packet: Packet, meta: &Meta) {
-        if let Some(batch) = &mut self.out.batch {
-            // Helpers keep no packets.
-            return batch.leave(Left { packet, meta: meta.clone(), held: None });
-        }
-        let (flow, fields) = (&meta.summary.flow, meta.summary.fields);
-        let ends = (flow.src(), flow.dst(), fields.protocol());
-        let (ingress, has_flow, outers) = (meta.ingress, meta.has_flow, meta.outers().cloned());
-        let arrived = Arrived { packet, ingress, has_flow, outers, held: None, ports: None };
-        self.gather(view, Handed::Arrived(arrived), ends, Gather::Outer);
-    }
-
-    /// Keeps a fragment until it can go on; `ends` are its addresses and protocol.
-    pub(crate) fn gather(
-        &mut self,
-        view: &View,
-        handed: Handed,
-        (src, dst, number): (IpAddr, IpAddr, u8),
-        why: Gather,
-    ) {
-        let Executor { out, fragments: Some(fragments), .. } = self else {
-            return self.out.drop(handed.into_packet(), DropReason::FragmentLimit);
-        };
-        let home = fragments.home(src, dst);
-        if home != view.worker.get() && fragments.workers > 1 {
-            return out.hand(home, handed);
-        }
-        let Some(fields) = FragmentFields::of(handed.packet().data()) else {
-            return out.drop(handed.into_packet(), DropReason::MalformedIp);
-        };
-        let protocol = if src.is_ipv4() { number } else { 0 };
-        let key =
-            FragmentKey { src, dst, protocol, ident: fields.ident, scope: scope(&handed, why) };
-        let judge = |first: &Handed| judge(first.packet(), number, why);
-        match fragments.waiting.push(key, fields.into(), handed, view.now.ns, judge) {
-            Ok(()) => out.counters.count(Outcome::Held, 1),
-            Err((handed, reason)) => out.drop(handed.into_packet(), drop_reason(reason)),
-        }
-        self.drop_gone();
-    }
-
-    /// Whether something is done with, or a payload of IP-TFS has arrived.
+    /// Whether something is done with.
     #[inline]
-    pub(crate) fn has_gathered(&self) -> bool {
-        !self.out.between.is_empty()
-            || self.fragments.as_ref().is_some_and(|fragments| fragments.waiting.has_done())
-            || self.aggfrag.has_arrived()
+    pub(crate) fn has_done(&self) -> bool {
+        self.waiting.has_done()
     }
 
     /// Gives up what has waited in vain.
-    pub(crate) fn expire_fragments(&mut self, now_ns: u64) {
-        if let Some(fragments) = &mut self.fragments
-            && !fragments.waiting.is_idle()
-        {
-            fragments.waiting.expire(now_ns);
-            self.drop_gone();
+    pub(crate) fn expire(&mut self, out: &mut Out, now_ns: u64) {
+        if !self.waiting.is_idle() {
+            self.waiting.expire(now_ns);
+            self.drop_gone(out);
         }
     }
 
     /// Gives up all that waits: the worker goes, or another one is the fragments' home from now on.
-    pub(crate) fn drop_fragments(&mut self) {
-        if let Some(fragments) = &mut self.fragments {
-            fragments.waiting.clear();
-            self.drop_gone();
-        }
+    pub(crate) fn drop_all(&mut self, out: &mut Out) {
+        self.waiting.clear();
+        self.drop_gone(out);
     }
 
-    fn drop_gone(&mut self) {
-        let Executor { out, fragments: Some(fragments), .. } = self else { return };
-        while let Some((handed, reason)) = fragments.waiting.pop_gone() {
+    fn drop_gone(&mut self, out: &mut Out) {
+        while let Some((handed, reason)) = self.waiting.pop_gone() {
             out.released(1);
             out.drop(handed.into_packet(), drop_reason(reason));
         }
     }
+}
+
+/// Keeps a fragment of what may be ESP for this host.
+#[cold]
+#[inline(never)]
+pub(crate) fn gather_outer(
+    fragments: Option<&mut Fragments>,
+    (view, out): (&View, &mut Out),
+    packet: Packet,
+    meta: &Meta,
+) {
+    if let Some(batch) = &mut out.batch {
+        // Helpers keep no packets.
+        return batch.leave(Left { packet, meta: meta.clone(), held: None });
+    }
+    let (flow, fields) = (&meta.summary.flow, meta.summary.fields);
+    let ends = (flow.src(), flow.dst(), fields.protocol());
+    let (ingress, has_flow, outers) = (meta.ingress, meta.has_flow, meta.outers().cloned());
+    let arrived = Arrived { packet, ingress, has_flow, outers, held: None, ports: None };
+    gather(fragments, (view, out), Handed::Arrived(arrived), ends, Gather::Outer);
+}
+
+/// Keeps a fragment until it can go on; `ends` are its addresses and protocol.
+pub(crate) fn gather(
+    fragments: Option<&mut Fragments>,
+    (view, out): (&View, &mut Out),
+    handed: Handed,
+    (src, dst, number): (IpAddr, IpAddr, u8),
+    why: Gather,
+) {
+    let Some(fragments) = fragments else {
+        return out.drop(handed.into_packet(), DropReason::FragmentLimit);
+    };
+    let home = fragments.home(src, dst);
+    if home != view.worker.get() && fragments.workers > 1 {
+        return out.hand(home, handed);
+    }
+    let Some(fields) = FragmentFields::of(handed.packet().data()) else {
+        return out.drop(handed.into_packet(), DropReason::MalformedIp);
+    };
+    let protocol = if src.is_ipv4() { number } else { 0 };
+    let key = FragmentKey { src, dst, protocol, ident: fields.ident, scope: scope(&handed, why) };
+    let judge = |first: &Handed| judge(first.packet(), number, why);
+    match fragments.waiting.push(key, fields.into(), handed, view.now.ns, judge) {
+        Ok(()) => out.counters.count(Outcome::Held, 1),
+        Err((handed, reason)) => out.drop(handed.into_packet(), drop_reason(reason)),
+    }
+    fragments.drop_gone(out);
 }
 
 /// What is to become of a packet with this first fragment.

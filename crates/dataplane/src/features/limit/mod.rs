@@ -5,46 +5,55 @@ pub(crate) mod rates;
 mod wait;
 
 pub(crate) use rates::Rates;
+pub(crate) use wait::{drop_waiting, wait_for};
 
 use io::Packet;
 use limit::Passed;
 use outcome::DropReason;
 use wire::Fields;
 
-use crate::apply::Executor;
+use crate::features::hands::Hands;
 use crate::features::limit::rates::Stop;
-use crate::model::{Action, Arrived, Handed, Judging, Meta, RateSlot};
-use crate::view::View;
+use crate::features::limit::wait::wait_by_plan;
+use crate::features::rare::{Asked, Held, Next, Rare};
+use crate::model::{Arrived, Fate, Handed, Judging, Meta, RateSlot};
 
-impl Executor {
-    /// Carries out a plan.
-    pub(crate) fn limit_by_plan(
-        &mut self,
-        view: &View,
-        slot: RateSlot,
+impl Rare for RateSlot {
+    type Kept = Rates;
+
+    /// The limit was found for the packet's DSCP, where there are others.
+    #[inline(never)]
+    fn holds<'k>(&'k self, rates: &'k Rates, asked: &Asked<'_>) -> Held<'k> {
+        rates.beneath(*self, asked.h).map_or(Held::No, Held::If)
+    }
+
+    fn apply(
+        &self,
+        rates: &mut Rates,
+        hands: &mut Hands<'_>,
         mut packet: Packet,
         meta: &Meta,
-    ) {
+    ) -> Option<Next> {
+        let Hands { view, out, .. } = hands;
         let h = meta.summary.fields;
-        let (beneath, passed) = match self.details.rates.pass_by_plan(slot, h, view.now.ns) {
-            Ok(passed) => passed,
-            Err(Stop::Refused) => return self.out.drop(packet, DropReason::RateLimit),
-            Err(Stop::Until(ns)) => return self.wait_by_plan(view, (slot, ns), packet, meta),
+        match rates.pass_by_plan(*self, h, view.now.ns) {
+            Ok((action, passed)) => {
+                let fields = passed.dscp.is_some().then(|| marked(&mut packet, passed, h));
+                return Some(Next { action, packet, fields });
+            }
+            Err(Stop::Refused) => out.drop(packet, DropReason::RateLimit),
+            Err(Stop::Until(ns)) => wait_by_plan(rates, hands, (*self, ns), packet, meta),
             Err(Stop::Elsewhere(home, visit)) => {
                 let handed = Handed::Arrived(Arrived::new(&view.reader, packet, meta));
-                return self.out.ask(home, handed, Judging::of(visit, view.worker, h));
+                out.ask(home, handed, Judging::of(visit, view.worker, h));
             }
-        };
-        let sa = match &beneath {
-            Action::Seal(seal) => view.reader.sa(seal.sa),
-            _ => None,
-        };
-        if passed.dscp.is_none() {
-            return self.apply(view, &beneath, (sa, None), packet, meta);
         }
-        let mut meta = meta.clone();
-        meta.summary.fields = marked(&mut packet, passed, h);
-        self.apply(view, &beneath, (sa, None), packet, &meta);
+        None
+    }
+
+    /// Of a plan, and never of a fresh decision.
+    fn explains(&self, _cut: Option<usize>) -> Fate {
+        Fate::Forwarded
     }
 }
 

@@ -11,7 +11,7 @@ use limit::{Bounds, Class, Passed, Path, Queue, Stop, Store, Waiting};
 use outcome::DropReason;
 
 use crate::model::Handed;
-use crate::rate_limit::RateRules;
+use crate::tables::rate_rules::RateRules;
 
 /// How long a packet waits at most.
 const LONGEST_NS: u64 = 5_000_000_000;

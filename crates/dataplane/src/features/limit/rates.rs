@@ -5,17 +5,14 @@
 
 use std::sync::Arc;
 
-use esp::Sa;
-use io::Packet;
 use limit::{Hold, Level, Meter, Meters, Passed, Path, Place, Visit};
 use mem::Cache;
-use policy::{Reader, WorkerIndex};
+use policy::WorkerIndex;
 use wire::Fields;
 
 use crate::features::limit::queues::{LimitQueues, Next};
-use crate::flows::Details;
 use crate::model::{Action, Judging, RateLimit, RateSlot};
-use crate::rate_limit::RateRules;
+use crate::tables::rate_rules::RateRules;
 
 /// An entry.
 struct Kept {
@@ -124,6 +121,13 @@ impl Rates {
         now_ns: u64,
     ) -> Result<Passed, Stop> {
         self.state.pass((&limit.path, limit.key), h, now_ns)
+    }
+
+    /// What is done to a packet that passes by a plan; none if the plan is not for one of its DSCP.
+    pub(crate) fn beneath(&self, slot: RateSlot, h: Fields) -> Option<&Action> {
+        let kept = self.kept(slot)?;
+        let is_meant = kept.dscp.is_none_or(|dscp| h.traffic_class() >> 2 == dscp);
+        is_meant.then_some(&kept.beneath)
     }
 
     /// Prefetches an entry.
@@ -313,24 +317,6 @@ impl State {
         });
         let (level, meters) = self.meters.get_mut(at)?;
         meters.of(key, level.settings(), now_ns)
-    }
-}
-
-impl Details {
-    /// Whether a plan with a limit holds for a packet.
-    #[inline(never)]
-    pub(crate) fn holds_beneath_limit(
-        &self,
-        reader: &Reader<Sa>,
-        slot: RateSlot,
-        packet: &Packet,
-        h: Fields,
-    ) -> bool {
-        let kept = self.rates.kept(slot);
-        kept.is_some_and(|kept| {
-            kept.dscp.is_none_or(|dscp| h.traffic_class() >> 2 == dscp)
-                && kept.beneath.holds(reader, self, packet, h)
-        })
     }
 }
 

@@ -6,65 +6,63 @@ use outcome::DropReason;
 use policy::SaHandle;
 use wire::{Fragment, Span, protocol};
 
-use super::{Candidate, Refused, usable};
-use crate::apply::Executor;
+use crate::crypt::Crypt;
 use crate::features::fragments::Fragments;
+use crate::features::open::candidate::{Candidate, Refused, usable};
 use crate::model::{Meta, TAILROOM};
 use crate::view::View;
 
-impl Executor {
-    /// Decompresses a packet: what was compressed stands behind its IPComp header then.
-    ///
-    /// 1. Fragments have to be put together first (RFC 3173 §2.3).
-    /// 2. (destination, CPI) finds the SA, which must be usable, and this its home.
-    /// 3. Decompression, into no more than an IP packet, and no more than is left for this burst ([`Inflation`]).
-    /// 4. Into the packet's frame, or into a large one where that is too small.
-    pub(crate) fn decompress(
-        &mut self,
-        view: &View,
-        packet: &mut Packet,
-        meta: &Meta,
-    ) -> Result<Candidate, Refused> {
-        let (flow, fields) = (&meta.summary.flow, meta.summary.fields);
-        if fields.fragment() != Fragment::Whole {
-            return Err(Refused::Fragment);
-        }
-        let headers_len = usize::from(fields.header_len());
-        let header = packet.data().get(headers_len..).and_then(|rest| rest.first_chunk());
-        let Some([_, _, high, low]) = header else {
-            return Err(DropReason::MalformedIpComp.into());
-        };
-        let cpi = u16::from_be_bytes([*high, *low]);
-        let found = view.reader.inbound_sa(flow.dst(), cpi.into(), protocol::IPCOMP, 0);
-        let (handle, sa) = usable(view, found)?;
-        let payload_at = headers_len + Sa::IPCOMP_HEADER_LEN;
-        let Executor { crypt, out, fragments, .. } = self;
-        let (deflate, inflation): (&mut Deflate, _) = crypt.deflate();
-        let (bytes, most) = (packet.data(), inflation.most());
-        let payload = match sa.esp.decompress(bytes, fields, deflate, most) {
-            Err(DropReason::InDeflateTooLong) if !inflation.is_whole() => {
-                inflation.count(most);
-                return Err(DropReason::InDeflateLimit.into());
-            }
-            payload => payload?,
-        };
-        inflation.count(payload.len());
-        let at = packet.span.start + payload_at;
-        if packet.frame.bytes().len() < at + payload.len() + TAILROOM {
-            // A helper has no large ones: the worker that it serves does this again.
-            let Some(fragments) = fragments.as_deref_mut() else { return Err(Refused::Left) };
-            let old = move_to_large(packet, payload_at, fragments)?;
-            out.pool.put(old);
-        }
-        let start = packet.span.start + payload_at;
-        let payload_span = Span { start, len: payload.len() };
-        match packet.frame.bytes_mut().get_mut(payload_span.range()) {
-            Some(place) => place.copy_from_slice(payload),
-            None => return Err(DropReason::InDeflateTooLong.into()),
-        }
-        packet.span.len = payload_at + payload_span.len;
-        Ok(Candidate { sa: handle, opening: sa.esp.open_bare(payload_span), from: None })
+/// Decompresses a packet: what was compressed stands behind its IPComp header then.
+///
+/// 1. Fragments have to be put together first (RFC 3173 §2.3).
+/// 2. (destination, CPI) finds the SA, which must be usable, and this its home.
+/// 3. Decompression, into no more than an IP packet, and no more than is left for this burst ([`Inflation`]).
+/// 4. Into the packet's frame, or into a large one where that is too small.
+pub(crate) fn decompress(
+    view: &View,
+    crypt: &mut Crypt,
+    (fragments, pool): (Option<&mut Fragments>, &mut FramePool),
+    packet: &mut Packet,
+    meta: &Meta,
+) -> Result<Candidate, Refused> {
+    let (flow, fields) = (&meta.summary.flow, meta.summary.fields);
+    if fields.fragment() != Fragment::Whole {
+        return Err(Refused::Fragment);
     }
+    let headers_len = usize::from(fields.header_len());
+    let header = packet.data().get(headers_len..).and_then(|rest| rest.first_chunk());
+    let Some([_, _, high, low]) = header else {
+        return Err(DropReason::MalformedIpComp.into());
+    };
+    let cpi = u16::from_be_bytes([*high, *low]);
+    let found = view.reader.inbound_sa(flow.dst(), cpi.into(), protocol::IPCOMP, 0);
+    let (handle, sa) = usable(view, found)?;
+    let payload_at = headers_len + Sa::IPCOMP_HEADER_LEN;
+    let (deflate, inflation): (&mut Deflate, _) = crypt.deflate();
+    let (bytes, most) = (packet.data(), inflation.most());
+    let payload = match sa.esp.decompress(bytes, fields, deflate, most) {
+        Err(DropReason::InDeflateTooLong) if !inflation.is_whole() => {
+            inflation.count(most);
+            return Err(DropReason::InDeflateLimit.into());
+        }
+        payload => payload?,
+    };
+    inflation.count(payload.len());
+    let at = packet.span.start + payload_at;
+    if packet.frame.bytes().len() < at + payload.len() + TAILROOM {
+        // A helper has no large ones: the worker that it serves does this again.
+        let Some(fragments) = fragments else { return Err(Refused::Left) };
+        let old = move_to_large(packet, payload_at, fragments)?;
+        pool.put(old);
+    }
+    let start = packet.span.start + payload_at;
+    let payload_span = Span { start, len: payload.len() };
+    match packet.frame.bytes_mut().get_mut(payload_span.range()) {
+        Some(place) => place.copy_from_slice(payload),
+        None => return Err(DropReason::InDeflateTooLong.into()),
+    }
+    packet.span.len = payload_at + payload_span.len;
+    Ok(Candidate { sa: handle, opening: sa.esp.open_bare(payload_span), from: None })
 }
 
 /// Moves the headers of a packet to a large frame; returns the old one.

@@ -1,230 +1,131 @@
-//! ESP and AH that arrive: SAD, replay check, and into the burst that is opened.
+//! ESP, AH and IPComp that arrive: SAD, replay check, into the burst that is opened, and accepted.
+//!
+//! Each kind says whether a packet is worth opening ([`Candidate`]), or why it is not opened here ([`Refused`]).
 
 mod accept;
-pub(crate) mod inbound_sas;
-pub(crate) mod ipcomp;
+mod candidate;
+mod inbound_sas;
+mod ipcomp;
 
-pub(crate) use accept::check_volume;
-
-use core::net::IpAddr;
+pub(crate) use accept::accept;
+pub(crate) use candidate::{Candidate, Refused};
+pub(crate) use inbound_sas::InboundSas;
 
 use dispatch::Home;
-use esp::{Opening, Sa};
-use io::Packet;
-use outcome::DropReason;
-use policy::{SaEntry, SaHandle};
-use wire::{Fragment, Span, Summary, protocol};
+use io::{FramePool, Packet};
+use outcome::{DropReason, Outcome};
+use wire::natt::{self, NattPayload};
+use wire::{Fragment, protocol};
 
-use crate::apply::Executor;
-use crate::features::open::inbound_sas::InboundSas;
-use crate::features::open::ipcomp::ip_in_ip;
+use crate::crypt::Crypt;
+use crate::features::device::{self, Devices};
+use crate::features::fragments::{self, Fragments};
+use crate::features::open::candidate::ah_candidate;
+use crate::features::open::ipcomp::{decompress, ip_in_ip};
 use crate::model::{FlowHint, Meta, Outers};
+use crate::out::Out;
 use crate::view::View;
 
-/// Why a packet is not opened here.
-pub(crate) enum Refused {
-    /// It is dropped.
-    Drop(DropReason),
-    /// It is dropped, and the SA counts it.
-    By(SaHandle, DropReason),
-    /// Its SA has another worker, or a device, for a home.
-    Home(usize),
-    /// It is a fragment.
-    Fragment,
-    /// This helper cannot: it is left to the worker.
-    Left,
-}
-
-impl From<DropReason> for Refused {
-    fn from(reason: DropReason) -> Refused {
-        Refused::Drop(reason)
+/// What was inside another SA's packet and is an SA's again came through all of these SAs; none of what did not.
+///
+/// # Errors
+/// There are too many of them.
+pub(crate) fn outers_of(meta: &Meta) -> Result<Option<Outers>, DropReason> {
+    match (meta.ingress.via(), meta.outers()) {
+        (None, _) => Ok(None),
+        (Some(via), None) => Ok(Outers::default().with(via)),
+        (Some(via), Some(outers)) => outers.with(via).map(Some).ok_or(DropReason::InNesting),
     }
 }
 
-/// An ESP packet that is worth decrypting, one with AH that is worth checking, or one that has no more of
-/// either.
-pub(crate) struct Candidate {
-    pub(crate) sa: SaHandle,
-    pub(crate) opening: Opening,
-    pub(crate) from: Option<(IpAddr, u16)>,
-}
-
-impl Executor {
-    /// Bare ESP for this host.
-    #[inline(never)]
-    pub(crate) fn open_bare(&mut self, view: &View, packet: Packet, meta: &Meta) {
-        self.open(view, packet, meta, false);
-    }
-
-    /// An ESP packet for this host; `is_in_udp` if it is encapsulated in UDP.
-    #[inline(always)]
-    pub(crate) fn open(&mut self, view: &View, packet: Packet, meta: &Meta, is_in_udp: bool) {
-        let candidate = self.sas.candidate(view, &packet, meta, is_in_udp);
-        self.open_candidate(view, packet, meta, candidate);
-    }
-
-    /// AH for this host; or what was inside another SA's packet and is an SA's again.
-    #[inline(never)]
-    pub(crate) fn open_next(&mut self, view: &View, mut packet: Packet, meta: &Meta) {
-        let outers = match (meta.ingress.via(), meta.outers()) {
-            (None, _) => None,
-            (Some(via), None) => Outers::default().with(via),
-            (Some(via), Some(outers)) => match outers.with(via) {
-                None => return self.out.drop(packet, DropReason::InNesting),
-                outers => outers,
-            },
-        };
-        let candidate = match meta.summary.fields.protocol() {
-            protocol::AH => ah_candidate(view, &packet, meta),
-            protocol::IPCOMP => self.decompress(view, &mut packet, meta),
-            protocol::IPV4 | protocol::IPV6 => ip_in_ip(view, &packet, meta),
-            _ => self.sas.candidate(view, &packet, meta, false),
-        };
-        let is_gathered = candidate.is_ok();
-        self.open_candidate(view, packet, meta, candidate);
-        if let Some(outers) = outers.filter(|_| is_gathered) {
-            self.crypt.opens.note_outers(outers);
-        }
-    }
-
-    /// Opens a packet, or does what else is to be done with it.
-    #[inline(always)]
-    fn open_candidate(
-        &mut self,
-        view: &View,
-        packet: Packet,
-        meta: &Meta,
-        candidate: Result<Candidate, Refused>,
-    ) {
-        match candidate {
-            Ok(candidate) => self.gather_open(view, packet, meta, candidate),
-            Err(Refused::Drop(DropReason::InNoState)) => self.out.put_off(view, packet, meta),
-            Err(Refused::Drop(reason)) => self.out.drop(packet, reason),
-            Err(Refused::By(sa, reason)) => {
-                if let Some(sa) = view.reader.sa(sa) {
-                    sa.esp.count_refused(reason);
-                }
-                self.out.drop(packet, reason);
-            }
-            Err(Refused::Home(Home::DEVICE)) => self.offload_open(view, packet, meta),
-            Err(Refused::Home(to)) => self.out.hand_over(view, to, packet, meta),
-            Err(Refused::Fragment) => self.gather_outer(view, packet, meta),
-            Err(Refused::Left) => self.out.leave(view, packet, meta),
-        }
-    }
-
-    /// Adds a packet to the burst that is decrypted; there is room (see [`crate::burst`]).
-    #[inline(always)]
-    pub(crate) fn gather_open(
-        &mut self,
-        view: &View,
-        packet: Packet,
-        meta: &Meta,
-        candidate: Candidate,
-    ) {
-        let Candidate { sa, opening, from } = candidate;
-        // With few SAs everything is near: no flow is predicted.
-        let hint = match self.crypt.is_spread {
-            true => {
-                if let Some(sa) = view.reader.sa(sa) {
-                    sa.esp.replay().prefetch(opening.seq);
-                }
-                FlowHint::from_note(view.reader.note(sa))
-            }
-            false => FlowHint::NONE,
-        };
-        if let Err(packet) = self.crypt.opens.push(packet, meta, (sa, hint), opening, from) {
-            self.out.drop(packet, DropReason::InCrypto);
-        }
-    }
-}
-
-impl InboundSas {
-    /// Decides whether an ESP packet is worth decrypting.
-    ///
-    /// 1. Fragments have to be put together first.
-    /// 2. (destination, SPI) finds the SA, which must be usable. Whether UDP encapsulation is as
-    ///    the SA has it is seen when the packet has been opened.
-    /// 3. The worker is the SA's home, or becomes it.
-    /// 4. Lengths and the replay window are checked.
-    #[inline(always)]
-    pub(crate) fn candidate(
-        &mut self,
-        view: &View,
-        packet: &Packet,
-        meta: &Meta,
-        is_in_udp: bool,
-    ) -> Result<Candidate, Refused> {
-        let reader = &view.reader;
-        let Summary { flow, fields } = &meta.summary;
-        if fields.fragment() != Fragment::Whole {
-            return Err(Refused::Fragment);
-        }
-        let (udp_len, from) = match is_in_udp {
-            true => (wire::udp::HEADER_LEN, Some((flow.src(), flow.ports().0))),
-            false => (0, None),
-        };
-        let offset = usize::from(fields.header_len()) + udp_len;
-        let Some((spi, _)) = packet.data().get(offset..).and_then(|esp| esp.split_first_chunk())
-        else {
-            return Err(DropReason::MalformedEsp.into());
-        };
-        let spi = u32::from_be_bytes(*spi);
-        let found = match meta.sa.filter(|_| meta.is_own_esp) {
-            Some(sa_index) => reader.inbound_sa_at(sa_index, (flow.dst(), spi, protocol::ESP), 0),
-            None => None,
-        };
-        let found = match found {
-            Some(found) => Some(found),
-            None => self.find(flow, spi, view),
-        };
-        let (handle, sa) = usable(view, found)?;
-        let Span { start, len } = packet.span;
-        let esp = Span { start: start + offset, len: len - offset };
-        match sa.esp.open_look(packet.frame.bytes(), esp) {
-            Ok(opening) => Ok(Candidate { sa: handle, opening, from }),
-            Err(reason) => Err(Refused::By(handle, reason)),
-        }
-    }
-}
-
-/// [`InboundSas::candidate`] for AH.
-fn ah_candidate(view: &View, packet: &Packet, meta: &Meta) -> Result<Candidate, Refused> {
-    let Summary { flow, fields } = &meta.summary;
-    if fields.fragment() != Fragment::Whole {
+/// [`InboundSas::candidate`] for a packet to a NAT traversal port of this host (RFC 3948 §2), or a fragment of UDP, whose
+/// port the first one has.
+#[inline(always)]
+pub(crate) fn udp_candidate(
+    view: &View,
+    sas: &mut InboundSas,
+    packet: &Packet,
+    meta: &Meta,
+) -> Result<Candidate, Refused> {
+    if meta.summary.fields.fragment() != Fragment::Whole {
         return Err(Refused::Fragment);
     }
-    let ah = packet.data().get(usize::from(fields.header_len())..);
-    let Some([_, _, _, _, spi @ ..]) = ah.and_then(|ah| ah.first_chunk::<8>()) else {
-        return Err(DropReason::MalformedAh.into());
-    };
-    let spi = u32::from_be_bytes(*spi);
-    let (sa, entry) = usable(view, view.inbound_sa(flow, spi, protocol::AH))?;
-    match entry.esp.open_ah(packet.frame.bytes(), packet.span, *fields) {
-        Ok(opening) => Ok(Candidate { sa, opening, from: None }),
-        Err(reason) => Err(Refused::By(sa, reason)),
+    let payload_at = usize::from(meta.summary.fields.header_len()) + wire::udp::HEADER_LEN;
+    match packet.data().get(payload_at..).map(natt::classify) {
+        Some(NattPayload::Esp) => sas.candidate(view, packet, meta, true),
+        Some(NattPayload::NonEspMarker) => Err(Refused::Ike),
+        Some(NattPayload::Keepalive) => Err(Refused::Keepalive),
+        Some(NattPayload::TooShort) | None => Err(DropReason::MalformedEsp.into()),
     }
 }
 
-/// The SA that a packet names, if it is there and in use, and this worker is its home, or becomes it.
-#[inline(always)]
-pub(crate) fn usable(
+/// [`InboundSas::candidate`] for AH, or for what was inside another SA's packet.
+pub(crate) fn next_candidate(
     view: &View,
-    found: Option<SaHandle>,
-) -> Result<(SaHandle, &SaEntry<Sa>), Refused> {
-    let Some((handle, sa)) = found.and_then(|handle| Some((handle, view.reader.sa(handle)?)))
-    else {
-        return Err(DropReason::InNoState.into());
+    (sas, crypt): (&mut InboundSas, &mut Crypt),
+    frames: (Option<&mut Fragments>, &mut FramePool),
+    packet: &mut Packet,
+    meta: &Meta,
+) -> Result<Candidate, Refused> {
+    match meta.summary.fields.protocol() {
+        protocol::AH => ah_candidate(view, packet, meta),
+        protocol::IPCOMP => decompress(view, crypt, frames, packet, meta),
+        protocol::IPV4 | protocol::IPV6 => ip_in_ip(view, packet, meta),
+        _ => sas.candidate(view, packet, meta, false),
+    }
+}
+
+/// Adds a packet to the burst that is decrypted; there is room (see [`crate::burst`]).
+#[inline(always)]
+pub(crate) fn gather(
+    view: &View,
+    crypt: &mut Crypt,
+    out: &mut Out,
+    (packet, meta): (Packet, &Meta),
+    candidate: Candidate,
+) {
+    let Candidate { sa, opening, from } = candidate;
+    // With few SAs everything is near: no flow is predicted.
+    let hint = match crypt.is_spread {
+        true => {
+            if let Some(sa) = view.reader.sa(sa) {
+                sa.esp.replay().prefetch(opening.seq);
+            }
+            FlowHint::from_note(view.reader.note(sa))
+        }
+        false => FlowHint::NONE,
     };
-    if !sa.state().is_usable() {
-        return Err(DropReason::InStateExpired.into());
+    if let Err(packet) = crypt.opens.push(packet, meta, (sa, hint), opening, from) {
+        out.drop(packet, DropReason::InCrypto);
     }
-    let me = view.worker.get();
-    if !sa.home().is_at(me)
-        && let home = sa.home().claim(me)
-        && home != me
-    {
-        return Err(Refused::Home(home));
+}
+
+/// Does what is to be done with a packet that is not opened here.
+pub(crate) fn refuse(
+    view: &View,
+    (fragments, devices): (Option<&mut Fragments>, Option<&mut Devices>),
+    out: &mut Out,
+    (packet, meta): (Packet, &Meta),
+    refused: Refused,
+) {
+    match refused {
+        Refused::Drop(DropReason::InNoState) => out.put_off(view, packet, meta),
+        Refused::Drop(reason) => out.drop(packet, reason),
+        Refused::By(sa, reason) => {
+            if let Some(sa) = view.reader.sa(sa) {
+                sa.esp.count_refused(reason);
+            }
+            out.drop(packet, reason);
+        }
+        Refused::Home(Home::DEVICE) => device::open(devices, (view, out), packet, meta),
+        Refused::Home(to) => out.hand_over(view, to, packet, meta),
+        Refused::Fragment => fragments::gather_outer(fragments, (view, out), packet, meta),
+        Refused::Left => out.leave(view, packet, meta),
+        // Steering leaves it to Linux; if one comes here all the same, Linux gets it.
+        Refused::Ike => match view.back(meta.ingress.ifindex) {
+            Some(tag) => out.give_back(packet, tag),
+            None => out.give_to_linux(packet),
+        },
+        Refused::Keepalive => out.end(packet, Outcome::Consumed),
     }
-    Ok((handle, sa))
 }

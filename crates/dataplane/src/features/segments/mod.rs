@@ -1,59 +1,45 @@
-//! Packets that get segments, and go on at once where it is known what is done to all that their headend makes.
+//! SRv6: packets that get segments, and packets at a segment of this node.
 
 pub(crate) mod headends;
+mod wrap;
 
 use io::Packet;
-use outcome::DropReason;
-use wire::Fields;
 
-use crate::apply::Executor;
-use crate::flows::plan::Holds;
-use crate::model::{Action, FIRST_SEGMENTS, FIRST_SEGMENTS_SLOT, Forward, Ingress, Made};
-use crate::view::View;
+use crate::features::hands::Hands;
+use crate::features::rare::{Asked, Held, Next, Rare};
+use crate::model::{Fate, Meta, StepTo, SteppedScratch};
 
-impl Executor {
-    /// Puts segments on a packet. What it is then is forwarded or sealed here, if its headend's packets have a plan
-    /// that holds for it; else it goes on behind the burst, and so do those after it that the burst has for headends:
-    /// the packets of a flow keep their order.
-    #[inline(never)]
-    pub(crate) fn wrap(&mut self, view: &View, forward: &Forward, mut packet: Packet, h: Fields) {
-        if forward.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
-            return self.out.drop(packet, DropReason::MalformedIp);
-        }
-        let Executor { out, details, .. } = self;
-        out.counters.work.forwarded_clear.add(1);
-        let number = usize::from(forward.adjacency.slot).saturating_sub(FIRST_SEGMENTS_SLOT);
-        let outer = match out.put_segments(number, &mut packet, h) {
-            Ok(outer) => outer,
-            Err(reason) => return out.drop(packet, reason),
-        };
-        let ingress = Ingress::of_port(FIRST_SEGMENTS | number as u32);
-        if let Some(batch) = &mut out.batch {
-            // With the helpers: the worker moves it on.
-            return batch.step(packet, ingress);
-        }
-        let made = Made { number, inner: h.family() };
-        if !out.between.has_wrapped()
-            && let Some(h) = outer
-            && details.headends.has(made, |stamp| view.reader.holds(stamp))
-            && let Some(plan) = details.headends.plan(made)
-        {
-            match (&plan.action, plan.judge(&view.reader, details, &packet, h)) {
-                (Action::Forward(forward), Holds::Yes) => {
-                    out.counters.work.flow_hits.add(1);
-                    plan.count(view.worker, h, view.now.wall_s);
-                    let forward = *forward;
-                    return self.forward(view, &forward, None, packet, h);
-                }
-                (Action::Seal(seal), Holds::By(sa)) => {
-                    out.counters.work.flow_hits.add(1);
-                    plan.count(view.worker, h, view.now.wall_s);
-                    let seal = *seal;
-                    return self.seal(view, &seal, (sa, None), packet, h);
-                }
-                _ => {}
-            }
-        }
-        out.between.push_wrapped(packet, ingress);
+/// What steps take.
+#[derive(Default)]
+pub(crate) struct Steps {
+    /// A burst of helpers is at hand: what leaves a step goes on behind the burst, and that is the worker's.
+    pub(crate) is_with_helpers: bool,
+    /// Memory for packets between two steps, since there were some.
+    pub(crate) scratch: Option<Box<SteppedScratch>>,
+}
+
+impl Rare for StepTo {
+    type Kept = Steps;
+
+    /// What leaves a step goes on behind the burst.
+    const IS_FOR_WORKER: bool = true;
+
+    fn holds<'k>(&'k self, steps: &'k Steps, asked: &Asked<'_>) -> Held<'k> {
+        (!steps.is_with_helpers && asked.h.total_len() <= self.longest).into()
+    }
+
+    fn apply(
+        &self,
+        _steps: &mut Steps,
+        hands: &mut Hands<'_>,
+        packet: Packet,
+        meta: &Meta,
+    ) -> Option<Next> {
+        hands.out.step(hands.view, self.index, packet, meta);
+        None
+    }
+
+    fn explains(&self, _cut: Option<usize>) -> Fate {
+        Fate::Stepped
     }
 }

@@ -1,4 +1,4 @@
-//! Packets of Linux's connections: translated as Linux would, then forwarded or sealed.
+//! Packets of Linux's connections: translated as Linux would, then forwarded or protected.
 
 mod translations;
 
@@ -9,66 +9,60 @@ use io::Packet;
 use outcome::DropReason;
 use wire::Fields;
 
-use crate::apply::Executor;
-use crate::model::{Action, NextHop, TranslationSlot};
-use crate::view::View;
+use crate::features::hands::Hands;
+use crate::features::rare::{Asked, Held, Next, Rare};
+use crate::model::{Fate, Meta, TranslationSlot};
+use crate::out::Out;
 
-impl Executor {
-    /// Carries out a plan.
-    pub(crate) fn translate_by_plan(
-        &mut self,
-        view: &View,
-        slot: TranslationSlot,
+impl Rare for TranslationSlot {
+    type Kept = Translations;
+
+    /// The connection is there, and Linux need not see the packet.
+    #[inline(never)]
+    fn holds<'k>(&'k self, translations: &'k Translations, asked: &Asked<'_>) -> Held<'k> {
+        let kept = translations.get(*self).filter(|kept| {
+            kept.found.binding.is_live() && conntrack::may_go(asked.packet.data(), asked.h)
+        });
+        kept.map_or(Held::No, |kept| Held::If(&kept.beneath))
+    }
+
+    fn apply(
+        &self,
+        translations: &mut Translations,
+        hands: &mut Hands<'_>,
         packet: Packet,
-        h: Fields,
-    ) {
-        let Some(kept) = self.details.translations.get(slot) else {
-            return self.out.drop(packet, DropReason::OutUnsupported);
+        meta: &Meta,
+    ) -> Option<Next> {
+        let Some(kept) = translations.get(*self) else {
+            hands.out.drop(packet, DropReason::OutUnsupported);
+            return None;
         };
-        let (beneath, rewrite) = (kept.beneath, kept.rewrite);
-        kept.found.binding.count(kept.found.direction, u64::from(h.total_len()));
-        self.translated(view, &beneath, rewrite, None, packet, h);
+        let packet =
+            translate(hands.out, (&kept.found, kept.rewrite), packet, meta.summary.fields)?;
+        Some(Next { action: kept.beneath, packet, fields: None })
     }
 
-    /// Carries out a decision.
-    pub(crate) fn translate(
-        &mut self,
-        view: &View,
-        (beneath, to): (&Action, Option<&NextHop>),
-        (found, rewrite): (&Found, Option<Rewrite>),
-        packet: Packet,
-        h: Fields,
-    ) {
-        found.binding.count(found.direction, u64::from(h.total_len()));
-        self.translated(view, beneath, rewrite, to, packet, h);
+    /// Of a plan, and never of a fresh decision.
+    fn explains(&self, _cut: Option<usize>) -> Fate {
+        Fate::Forwarded
     }
+}
 
-    fn translated(
-        &mut self,
-        view: &View,
-        beneath: &Action,
-        rewrite: Option<Rewrite>,
-        to: Option<&NextHop>,
-        mut packet: Packet,
-        h: Fields,
-    ) {
-        if let Some(rewrite) = rewrite {
-            // It has headers of that family: its tuple was found.
-            if !rewrite.apply(packet.data_mut(), h) {
-                return self.out.drop(packet, DropReason::MalformedIp);
-            }
-            self.out.counters.work.translated.add(1);
+/// Counts a packet with its connection, and gives it the addresses and ports that Linux would; none if it ends here.
+pub(crate) fn translate(
+    out: &mut Out,
+    (found, rewrite): (&Found, Option<Rewrite>),
+    mut packet: Packet,
+    h: Fields,
+) -> Option<Packet> {
+    found.binding.count(found.direction, u64::from(h.total_len()));
+    if let Some(rewrite) = rewrite {
+        // It has headers of that family: its tuple was found.
+        if !rewrite.apply(packet.data_mut(), h) {
+            out.drop(packet, DropReason::MalformedIp);
+            return None;
         }
-        match beneath {
-            Action::Forward(forward) => self.forward(view, forward, to, packet, h),
-            Action::Wrap(forward) => self.wrap(view, forward, packet, h),
-            Action::Seal(seal) => match view.reader.sa(seal.sa) {
-                Some(sa) => self.seal(view, seal, (sa, to), packet, h),
-                None => self.out.drop(packet, DropReason::OutStateExpired),
-            },
-            Action::Aggregate(by) => self.aggregate(view, by, packet, h),
-            // Nothing else is translated.
-            _ => self.out.drop(packet, DropReason::OutUnsupported),
-        }
+        out.counters.work.translated.add(1);
     }
+    Some(packet)
 }

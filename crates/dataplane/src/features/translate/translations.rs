@@ -5,10 +5,6 @@
 
 use crate::model::{Action, Translation, TranslationSlot};
 use conntrack::{Found, Rewrite};
-use esp::Sa;
-use io::Packet;
-use policy::Reader;
-use wire::Fields;
 
 /// An entry.
 pub(crate) struct Kept {
@@ -51,21 +47,5 @@ impl Translations {
     pub(crate) fn get(&self, slot: TranslationSlot) -> Option<&Kept> {
         let kept = self.places.get(slot.place as usize)?.as_ref()?;
         (kept.serial == slot.serial).then_some(kept)
-    }
-
-    /// Whether that holds for a packet: the connection is there, and Linux need not see the packet.
-    #[inline(never)]
-    pub(crate) fn holds(
-        &self,
-        reader: &Reader<Sa>,
-        slot: TranslationSlot,
-        packet: &Packet,
-        h: Fields,
-    ) -> bool {
-        self.get(slot).is_some_and(|kept| {
-            kept.found.binding.is_live()
-                && conntrack::may_go(packet.data(), h)
-                && kept.beneath.holds_beneath(reader, packet, h)
-        })
     }
 }

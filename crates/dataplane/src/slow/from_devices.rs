@@ -9,12 +9,12 @@ use outcome::DropReason;
 use policy::{Direction, Flow, Marks, SaHandle};
 use wire::{Headers, protocol};
 
-use super::{DevicePacket, ingress_of};
+use super::Slow;
 use crate::burst::Path;
+use crate::features::device::{DevicePacket, DeviceQueue};
 use crate::features::seal::send_sealed_to;
-use crate::model::{Adjacency, Arrived, Handed, NextHop};
+use crate::model::{Adjacency, Arrived, Handed, Ingress, NextHop};
 use crate::resolve::{adjacency, next_hop_of};
-use crate::slow::Slow;
 use crate::view::View;
 
 impl Slow {
@@ -22,13 +22,13 @@ impl Slow {
     #[cold]
     #[inline(never)]
     pub(crate) fn exchange(&mut self, path: &mut Path) {
-        let count = path.exec.devices.as_ref().map_or(0, |devices| devices.queues.len());
+        let count = path.exec.rooms.devices.as_ref().map_or(0, |devices| devices.len());
         let (mut done, mut last) = (Burst::new(), None);
         for at in 0..count {
             // What comes out of a device may be for it again, each time with an SA less around it.
             for _ in 0..MOST_BURSTS {
-                if let Some(devices) = &mut path.exec.devices
-                    && let Some(queue) = devices.queues.get_mut(at)
+                if let Some(devices) = &mut path.exec.rooms.devices
+                    && let Some(queue) = devices.queue_at_mut(at)
                 {
                     queue.exchange(&mut done);
                 }
@@ -77,8 +77,8 @@ impl Slow {
 }
 
 impl Path {
-    fn device_queue(&self, at: usize) -> Option<&super::DeviceQueue> {
-        self.exec.devices.as_ref()?.queues.get(at)
+    fn device_queue(&self, at: usize) -> Option<&DeviceQueue> {
+        self.exec.rooms.devices.as_ref()?.queue_at(at)
     }
 
     /// Sends what a device has sealed, by the route to its peer.
@@ -186,3 +186,10 @@ fn is_protected(view: &View, h: &Headers) -> bool {
 
 /// Bursts that a device has in its turn at most.
 const MOST_BURSTS: usize = 16;
+
+/// How what an SA opened came: as decrypted by it.
+fn ingress_of(ifindex: u32, mark: u32, sa: SaHandle) -> Ingress {
+    let mut ingress = Ingress::of_sa(ifindex, sa);
+    ingress.mark = mark;
+    ingress
+}

@@ -1,0 +1,12 @@
+//! What every feature works with beside what it keeps itself.
+
+use crate::crypt::Crypt;
+use crate::out::Out;
+use crate::view::View;
+
+/// The view of the burst, the crypto stage, and the exit, lent for one call.
+pub(crate) struct Hands<'a> {
+    pub(crate) view: &'a View,
+    pub(crate) crypt: &'a mut Crypt,
+    pub(crate) out: &'a mut Out,
+}

@@ -1,0 +1,67 @@
+//! What a feature says of a kind of action that few packets have done to them.
+//!
+//! The common kinds (open, seal, forward, to Linux) are matched where they are carried out, with no call in between.
+//! All that others know of a rare one it says here, in its feature's room; [`crate::features`] has the list of them.
+//! Packets of a rare kind count in the flow cache and with their policies where they are carried out.
+
+use esp::Sa;
+use io::Packet;
+use policy::Reader;
+use wire::Fields;
+
+use crate::features::hands::Hands;
+use crate::model::{Action, Fate, Meta};
+
+/// A rare kind of action, as the flow's plan has it.
+pub(crate) trait Rare {
+    /// What the feature keeps for all flows of one thread.
+    type Kept;
+
+    /// Whether helpers leave its packets to their worker.
+    const IS_FOR_WORKER: bool = false;
+
+    /// Whether the plan still holds for this packet. It looks, and changes nothing.
+    fn holds<'k>(&'k self, kept: &'k Self::Kept, asked: &Asked<'_>) -> Held<'k>;
+
+    /// Does it to a packet. Returns what is done to the packet next, if it goes on by another action.
+    fn apply(
+        &self,
+        kept: &mut Self::Kept,
+        hands: &mut Hands<'_>,
+        packet: Packet,
+        meta: &Meta,
+    ) -> Option<Next>;
+
+    /// What becomes of a packet, as `culvert why` tells it; `cut` is the length that it is cut to before.
+    fn explains(&self, cut: Option<usize>) -> Fate;
+}
+
+/// A packet that a plan is held against.
+pub(crate) struct Asked<'a> {
+    pub(crate) reader: &'a Reader<Sa>,
+    pub(crate) packet: &'a Packet,
+    pub(crate) h: Fields,
+}
+
+/// Whether a plan holds for a packet.
+pub(crate) enum Held<'k> {
+    /// It is resolved anew.
+    No,
+    Yes,
+    /// If the action does that is carried out next.
+    If(&'k Action),
+}
+
+impl From<bool> for Held<'_> {
+    fn from(holds: bool) -> Self {
+        if holds { Held::Yes } else { Held::No }
+    }
+}
+
+/// A packet that goes on by another action.
+pub(crate) struct Next {
+    pub(crate) action: Action,
+    pub(crate) packet: Packet,
+    /// Its headers, where they have changed in what actions look at.
+    pub(crate) fields: Option<Fields>,
+}
