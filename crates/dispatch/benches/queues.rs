@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use arrayvec::ArrayVec;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use dispatch::ordered::Released;
-use dispatch::{atomic, directed, ordered, unordered};
+use dispatch::{atomic, directed, ordered};
 
 /// What is moved.
 type Item = [u64; 4];
@@ -62,20 +62,6 @@ fn take_some<const N: usize>(take: impl FnOnce(&mut ArrayVec<Item, N>) -> usize)
 }
 
 queue_ends!(directed::Producer<Item>, directed::Consumer<Item>);
-// The producer of `directed::many` is that of `unordered`.
-queue_ends!(unordered::Producer<Item>, unordered::Consumer<Item>);
-
-impl Take for directed::many::Consumer<Item> {
-    fn take(&mut self, most: usize) -> Option<usize> {
-        let count = match most {
-            1 => take_some::<1>(|out| self.take_many(out)),
-            8 => take_some::<8>(|out| self.take_many(out)),
-            _ => take_some::<32>(|out| self.take_many(out)),
-        };
-        (count > 0 || !self.is_closed()).then_some(count)
-    }
-}
-
 /// Puts items one by one until one is refused.
 macro_rules! channel_ends {
     ($sender:ty, $receiver:ty, $disconnected:path) => {
@@ -246,10 +232,6 @@ fn bench(criterion: &mut Criterion) {
                 case("ordered", &|items| ordered_pass(items, batch));
             }
             if consumers == 1 {
-                case("directed-many", &|items| {
-                    let (put, take) = directed::many::queue(CAPACITY);
-                    pass(vec![put; producers], vec![take], items, batch)
-                });
                 case("std-mpsc", &|items| {
                     let (put, take) = mpsc::sync_channel(CAPACITY);
                     pass(vec![put; producers], vec![take], items, batch)
@@ -258,10 +240,6 @@ fn bench(criterion: &mut Criterion) {
             if producers == 1 {
                 case("atomic", &|items| atomic_pass(items, batch, consumers));
             }
-            case("unordered", &|items| {
-                let (put, take) = unordered::queue(CAPACITY);
-                pass(vec![put; producers], vec![take; consumers], items, batch)
-            });
             case("crossbeam", &|items| {
                 let (put, take) = crossbeam_channel::bounded(CAPACITY);
                 pass(vec![put; producers], vec![take; consumers], items, batch)

@@ -52,7 +52,7 @@ pub fn queue<T>(lanes: usize, depth: usize) -> (Producer<T>, Consumer<T>) {
     (Producer { shared: Arc::clone(&shared) }, Consumer { shared, next: Cell::new(0) })
 }
 
-pub(crate) struct Shared<T> {
+struct Shared<T> {
     common: Common,
     /// Consumers made so far: each begins its rounds elsewhere.
     handles: Padded<AtomicU64>,
@@ -74,7 +74,7 @@ const MORE: u64 = 1;
 const HELD: u64 = 2;
 
 impl<T> Shared<T> {
-    pub(crate) fn stats(&self) -> Stats {
+    fn stats(&self) -> Stats {
         Stats {
             depth: self.lanes.iter().map(|lane| lane.turns.depth()).sum(),
             capacity: self.lanes.iter().map(|lane| lane.turns.capacity()).sum(),
@@ -182,7 +182,7 @@ impl<T> Shared<T> {
 
 /// An end that puts. Any number of threads, each with its clone.
 pub struct Producer<T> {
-    pub(crate) shared: Arc<Shared<T>>,
+    shared: Arc<Shared<T>>,
 }
 
 impl<T> Producer<T> {
@@ -286,7 +286,7 @@ impl<T> Drop for Producer<T> {
 
 /// An end that takes. Any number of threads, each with its clone.
 pub struct Consumer<T> {
-    pub(crate) shared: Arc<Shared<T>>,
+    shared: Arc<Shared<T>>,
     /// Where the next search begins. Each claim moves it on, so every lane's turn comes.
     next: Cell<usize>,
 }

@@ -14,7 +14,7 @@
 //!
 //! # Why not a queue
 //!
-//! A ring of slots with turns ([`unordered`](crate::unordered)) looks full, or empty, to all while one
+//! A ring of slots with turns, as a lane of [`atomic`](crate::atomic) is, looks full, or empty, to all while one
 //! thread that has claimed a slot has lost its core. A pool that looks empty drops packets. So these are
 //! three stacks (Treiber): a thread that stops anywhere holds up nobody, and keeps at most the batch that
 //! it is moving. A stack also gives out first what came last, whose lines are the most likely to be near.

@@ -4,15 +4,11 @@
 //! lines of its own; each keeps a copy of the other's index and looks again only when the copy says that
 //! there is nothing to do. So a put or a take of a whole burst costs one store, and no locked
 //! instruction.
-//!
-//! [`many`] is the same for several producers.
 
 #![allow(
     unsafe_code,
     reason = "the indices say who may touch which place; each block says which index"
 )]
-
-pub mod many;
 
 use arrayvec::ArrayVec;
 
@@ -39,7 +35,7 @@ pub fn queue<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
 }
 
 /// Items lie in the places from `head` to `tail`, and in no others.
-pub(crate) struct Shared<T> {
+struct Shared<T> {
     /// The position after the last item: the producer's.
     tail: Padded<AtomicU64>,
     /// The position of the first item: the consumer's.
@@ -49,7 +45,7 @@ pub(crate) struct Shared<T> {
 }
 
 impl<T> Shared<T> {
-    pub(crate) fn stats(&self) -> Stats {
+    fn stats(&self) -> Stats {
         // Relaxed: numbers to look at. The head first, so that the difference is not negative.
         let head = self.head.load(Ordering::Relaxed);
         Stats {
@@ -89,7 +85,7 @@ impl<T> Shared<T> {
 
 /// The end that puts. For one thread at a time; it may move to another.
 pub struct Producer<T> {
-    pub(crate) shared: Arc<Shared<T>>,
+    shared: Arc<Shared<T>>,
     /// What `shared.tail` says: nobody else writes it.
     tail: u64,
     /// What `shared.head` said last.
@@ -200,7 +196,7 @@ impl<T> Drop for Producer<T> {
 
 /// The end that takes. For one thread at a time; it may move to another.
 pub struct Consumer<T> {
-    pub(crate) shared: Arc<Shared<T>>,
+    shared: Arc<Shared<T>>,
     /// What `shared.head` says: nobody else writes it while we live.
     head: u64,
     /// What `shared.tail` said last.

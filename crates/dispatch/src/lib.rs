@@ -1,9 +1,8 @@
-//! Queues between the threads of a fast path: four kinds, as hardware schedulers know them, in memory.
+//! Queues between the threads of a fast path: three kinds, as hardware schedulers know them, in memory.
 //!
 //! | kind | who takes an item | order | for |
 //! | --- | --- | --- | --- |
 //! | [`directed`] | its one consumer | of each producer | packets to the worker that owns their SA |
-//! | [`unordered`] | whoever is free | none once taken | work without order |
 //! | [`ordered`] | whoever is free | restored at release | an SA's packets, encrypted by many |
 //! | [`atomic`] | whoever holds its flow | of each flow | receive queues that do not match cores |
 //!
@@ -22,8 +21,7 @@
 //! | [`home`] | [`Home`]: the one worker that may write an SA's state, and how it moves |
 //! | [`depot`] | [`Depot`]: free frames, by number, given back and taken in batches |
 //!
-//! A consumer whose queues are empty polls, or sleeps by means of [`Sleepers`]. [`Monitor`] watches from
-//! another thread.
+//! A consumer whose queues are empty polls, or sleeps by means of [`Sleepers`].
 //!
 //! # Threads
 //!
@@ -64,13 +62,13 @@
 //!
 //! # How it is checked
 //!
-//! - `tests/models/`: loom tries the interleavings of small cases, stale reads included (`.ci/run models`):
+//! - `tests/all/models/`: loom tries the interleavings of small cases, stale reads included (`.ci/run models`):
 //!   `RUSTFLAGS='--cfg loom' LOOM_MAX_PREEMPTIONS=3 cargo test --release -p culvert-dispatch
-//!   --target-dir target/loom --test models`
-//! - `tests/stress.rs`: millions of items between threads, with delays.
-//! - `tests/sequences.rs`: random sequences of operations against plain models.
+//!   --target-dir target/loom --test all`
+//! - `tests/all/stress.rs`: millions of items between threads, with delays.
+//! - `tests/all/sequences.rs`: random sequences of operations against plain models.
 //! - All but the random sequences also run under Miri, which checks the unsafe code:
-//!   `cargo +nightly miri test -p culvert-dispatch --target-dir target/miri --lib --test stress`
+//!   `cargo +nightly miri test -p culvert-dispatch --target-dir target/miri --lib --test all`
 
 #![warn(unsafe_code)]
 
@@ -80,11 +78,9 @@ pub mod directed;
 pub mod home;
 pub mod mesh;
 pub mod ordered;
-pub mod unordered;
 
 mod common;
 mod ends;
-mod monitor;
 mod outcome;
 mod place;
 mod sleep;
@@ -94,6 +90,5 @@ mod turns;
 pub use depot::Depot;
 pub use home::Home;
 pub use mesh::{Mesh, Peer};
-pub use monitor::Monitor;
 pub use outcome::{Refused, Stats};
 pub use sleep::Sleepers;

@@ -51,7 +51,6 @@
 use arrayvec::ArrayVec;
 
 use crate::directed::{self, Consumer, Producer};
-use crate::monitor::Monitor;
 use crate::outcome::Refused;
 use crate::sleep::Sleepers;
 
@@ -200,12 +199,6 @@ impl<T> Peer<T> {
     pub fn take_back(&mut self, to: usize) -> Option<T> {
         self.to.get_mut(to)?.as_mut()?.take_back()
     }
-
-    /// A view of each queue from this worker, with its receiver's number, for a thread that shows figures.
-    pub fn monitors(&self) -> impl Iterator<Item = (usize, Monitor<T>)> {
-        let queues = self.to.iter().enumerate();
-        queues.filter_map(|(to, producer)| Some((to, Monitor::from(producer.as_ref()?))))
-    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -236,8 +229,6 @@ mod tests {
         assert_eq!(out.as_slice(), [0, 1, 10, 11]);
         assert!(c.is_empty() && a.is_empty() && !b.is_empty());
         assert!(!a.is_ahead_of(2), "all was taken");
-        let full: Vec<_> = a.monitors().map(|(to, queue)| (to, queue.stats().full)).collect();
-        assert_eq!(full, [(1, 0), (2, 1)]);
     }
 
     #[test]

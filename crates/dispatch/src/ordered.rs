@@ -72,7 +72,7 @@ pub fn queue<T>(capacity: usize) -> (Submitter<T>, Worker<T>, Releaser<T>) {
 }
 
 /// Items lie in the places from `head` to `tail`; those before `claim` are, or were, with a worker.
-pub(crate) struct Shared<T> {
+struct Shared<T> {
     /// The position after the last item: the submitter's.
     tail: Padded<AtomicU64>,
     /// The first position that no worker has: the workers'.
@@ -110,7 +110,7 @@ const fn how(word: u64) -> (bool, bool) {
 }
 
 impl<T> Shared<T> {
-    pub(crate) fn stats(&self) -> Stats {
+    fn stats(&self) -> Stats {
         // Relaxed: numbers to look at. The head first, so that the difference is not negative.
         let head = self.head.load(Ordering::Relaxed);
         Stats {
@@ -139,7 +139,7 @@ impl<T> Shared<T> {
 
 /// The part that submits. For one thread at a time; it may move to another.
 pub struct Submitter<T> {
-    pub(crate) shared: Arc<Shared<T>>,
+    shared: Arc<Shared<T>>,
     /// What `shared.tail` says: nobody else writes it.
     tail: u64,
     /// What `shared.head` said last.
@@ -233,7 +233,7 @@ impl<T> Drop for Submitter<T> {
 
 /// The part that works. Any number of threads, each with its clone.
 pub struct Worker<T> {
-    pub(crate) shared: Arc<Shared<T>>,
+    shared: Arc<Shared<T>>,
     /// What `shared.tail` said last to this handle.
     tail: Cell<u64>,
 }
@@ -424,7 +424,7 @@ impl<T> Released<T> {
 
 /// The part that releases. For one thread at a time; it may move to another.
 pub struct Releaser<T> {
-    pub(crate) shared: Arc<Shared<T>>,
+    shared: Arc<Shared<T>>,
     /// What `shared.head` says: nobody else writes it while we live.
     head: u64,
     /// Whether the turn of the item that was released last is still to be ended.

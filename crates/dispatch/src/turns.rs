@@ -1,4 +1,4 @@
-//! The ring behind the queues with several producers or consumers: each slot says whose turn it is.
+//! The ring behind a lane of an atomic queue, which has several producers: each slot says whose turn it is.
 //!
 //! ```text
 //! turn = p              free, for whoever gets position p to put
@@ -81,35 +81,12 @@ impl<T> Turns<T> {
         Ok(())
     }
 
-    /// Puts as many items as there is room for, from the front, and says how many.
-    #[inline]
-    pub(crate) fn put_many<const N: usize>(&self, items: &mut ArrayVec<T, N>) -> usize {
-        let claimed = self.claim(&self.tail, items.len(), Want::Free);
-        let count = distance(claimed.end, claimed.start);
-        let mut items = items.drain(..count).zip(claimed.clone());
-        for slots in spans(&self.slots, claimed.start, count) {
-            for (slot, (item, position)) in slots.iter().zip(&mut items) {
-                // SAFETY: just claimed, as free, and each position filled once.
-                unsafe { slot.fill(position, item) };
-            }
-        }
-        count
-    }
-
     /// Takes the first item.
     #[inline]
     pub(crate) fn take(&self) -> Option<T> {
         let claimed = self.claim(&self.head, 1, Want::Filled);
         // SAFETY: just claimed, as filled, and emptied once.
         (!claimed.is_empty()).then(|| unsafe { self.empty_out(claimed.start) })
-    }
-
-    /// Takes items from the front for as long as `out` has room, and says how many.
-    #[inline]
-    pub(crate) fn take_many<const N: usize>(&self, out: &mut ArrayVec<T, N>) -> usize {
-        let claimed = self.claim(&self.head, out.remaining_capacity(), Want::Filled);
-        // SAFETY: just claimed, as filled, and no more than out has room for.
-        unsafe { self.empty_out_many(claimed, out) }
     }
 
     /// As [`Self::take`], without a locked instruction.
@@ -125,7 +102,7 @@ impl<T> Turns<T> {
         (!claimed.is_empty()).then(|| unsafe { self.empty_out(claimed.start) })
     }
 
-    /// As [`Self::take_many`], without a locked instruction.
+    /// Takes items from the front for as long as `out` has room, and says how many, without a locked instruction.
     ///
     /// # Safety
     ///
@@ -281,12 +258,13 @@ mod tests {
     #[test]
     fn a_run_ends_at_the_ring() {
         let turns: Turns<u32> = Turns::new(4);
-        let mut items: ArrayVec<u32, 9> = (0..9).collect();
-        assert_eq!(turns.put_many(&mut items), 4);
-        assert_eq!(items.as_slice(), [4, 5, 6, 7, 8]);
+        for number in 0..4 {
+            turns.put(number).unwrap();
+        }
         assert_eq!(turns.put(9), Err(9));
         let mut out: ArrayVec<u32, 9> = ArrayVec::new();
-        assert_eq!(turns.take_many(&mut out), 4);
+        // SAFETY: one thread.
+        assert_eq!(unsafe { turns.take_many_alone(&mut out) }, 4);
         // SAFETY: one thread.
         assert_eq!(unsafe { turns.take_many_alone(&mut out) }, 0);
         assert_eq!(out.as_slice(), [0, 1, 2, 3]);

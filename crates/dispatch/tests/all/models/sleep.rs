@@ -1,7 +1,7 @@
 //! Nobody sleeps over what has come.
 
 use dispatch::ordered::Released;
-use dispatch::{Sleepers, directed, ordered, unordered};
+use dispatch::{Sleepers, directed, ordered};
 use loom::sync::{Arc, Notify};
 use loom::thread::{self};
 
@@ -40,7 +40,7 @@ fn nobody_sleeps_over_an_item() {
 #[test]
 fn nobody_of_many_sleeps_over_an_item() {
     loom::model(|| {
-        let (producer, consumer) = unordered::queue(2);
+        let (mut producer, mut consumer) = directed::queue(2);
         let sleepers = Sleepers::new();
         let bell = Arc::new(Notify::new());
         let take = {

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use dispatch::atomic;
 use loom::thread::{self};
 
-use crate::support::{Flow, Item, Mint};
+use super::support::{Flow, Item, Mint};
 
 /// Takes all that can be had from a lane, one item at a time.
 fn serve(consumer: &atomic::Consumer<Item>, flow: &Flow) {

@@ -4,9 +4,7 @@
 //! little is found even where the values happen to come out right.
 //!
 //! `RUSTFLAGS='--cfg loom' LOOM_MAX_PREEMPTIONS=3 cargo test --release -p culvert-dispatch
-//! --target-dir target/loom --test models`
-
-#![cfg(loom)]
+//! --target-dir target/loom --test all`
 
 mod atomic;
 mod depot;
@@ -15,4 +13,3 @@ mod home;
 mod ordered;
 mod sleep;
 mod support;
-mod unordered;

@@ -1,16 +1,14 @@
 //! Random sequences of operations by one thread, against plain models of each kind.
 
-#![cfg(not(any(loom, miri)))]
-
 use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 use dispatch::ordered::{Released, Work};
-use dispatch::{Refused, atomic, directed, ordered, unordered};
+use dispatch::{Refused, atomic, directed, ordered};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// An operation on a first-in, first-out queue.
+/// An operation on a directed queue.
 #[derive(Clone, Debug)]
 enum Step {
     Put,
@@ -28,49 +26,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The two ways of moving items that the first-in, first-out kinds have in common.
-trait Fifo {
-    fn put(&mut self, item: u64) -> Result<(), Refused<u64>>;
-    fn put_many(&mut self, items: &mut ArrayVec<u64, 16>) -> usize;
-    fn take(&mut self) -> Option<u64>;
-    fn take_many(&mut self, out: &mut ArrayVec<u64, 16>) -> usize;
-    fn is_empty(&self) -> bool;
-    fn depth(&self) -> usize;
-}
-
-macro_rules! fifo {
-    ($producer:ty, $consumer:ty) => {
-        impl Fifo for ($producer, $consumer) {
-            fn put(&mut self, item: u64) -> Result<(), Refused<u64>> {
-                self.0.put(item)
-            }
-            fn put_many(&mut self, items: &mut ArrayVec<u64, 16>) -> usize {
-                self.0.put_many(items)
-            }
-            fn take(&mut self) -> Option<u64> {
-                self.1.take()
-            }
-            fn take_many(&mut self, out: &mut ArrayVec<u64, 16>) -> usize {
-                self.1.take_many(out)
-            }
-            fn is_empty(&self) -> bool {
-                self.1.is_empty()
-            }
-            fn depth(&self) -> usize {
-                assert_eq!(self.0.stats(), self.1.stats());
-                self.0.stats().depth
-            }
-        }
-    };
-}
-
-fifo!(directed::Producer<u64>, directed::Consumer<u64>);
-fifo!(directed::many::Producer<u64>, directed::many::Consumer<u64>);
-fifo!(unordered::Producer<u64>, unordered::Consumer<u64>);
-
-/// Carries the steps out on a queue of eight and on a plain one.
-fn against_model(mut queue: impl Fifo, steps: Vec<Step>) -> Result<(), TestCaseError> {
+/// Carries the steps out on a directed queue of eight and on a plain one.
+fn against_model(steps: Vec<Step>) -> Result<(), TestCaseError> {
     const CAPACITY: usize = 8;
+    let (mut producer, mut consumer) = directed::queue::<u64>(CAPACITY);
     let mut model = VecDeque::new();
     let mut next = 0..;
     for step in steps {
@@ -79,9 +38,9 @@ fn against_model(mut queue: impl Fifo, steps: Vec<Step>) -> Result<(), TestCaseE
                 let item = next.next().unwrap_or_default();
                 if model.len() < CAPACITY {
                     model.push_back(item);
-                    prop_assert_eq!(queue.put(item), Ok(()));
+                    prop_assert_eq!(producer.put(item), Ok(()));
                 } else {
-                    prop_assert_eq!(queue.put(item), Err(Refused::Full(item)));
+                    prop_assert_eq!(producer.put(item), Err(Refused::Full(item)));
                 }
             }
             Step::PutMany(count) => {
@@ -89,22 +48,23 @@ fn against_model(mut queue: impl Fifo, steps: Vec<Step>) -> Result<(), TestCaseE
                 let fits = count.min(CAPACITY - model.len());
                 model.extend(&items[..fits]);
                 let rest = items[fits..].to_vec();
-                prop_assert_eq!(queue.put_many(&mut items), fits);
+                prop_assert_eq!(producer.put_many(&mut items), fits);
                 prop_assert_eq!(items.as_slice(), rest.as_slice());
             }
-            Step::Take => prop_assert_eq!(queue.take(), model.pop_front()),
+            Step::Take => prop_assert_eq!(consumer.take(), model.pop_front()),
             Step::TakeMany(count) => {
                 // `out` has room for `count` more.
                 let mut out: ArrayVec<u64, 16> = (0..16 - count as u64).collect();
                 let there = count.min(model.len());
                 let mut expected = out.to_vec();
                 expected.extend(model.drain(..there));
-                prop_assert_eq!(queue.take_many(&mut out), there);
+                prop_assert_eq!(consumer.take_many(&mut out), there);
                 prop_assert_eq!(out.as_slice(), expected.as_slice());
             }
         }
-        prop_assert_eq!(queue.is_empty(), model.is_empty());
-        prop_assert_eq!(queue.depth(), model.len());
+        prop_assert_eq!(consumer.is_empty(), model.is_empty());
+        prop_assert_eq!(producer.stats(), consumer.stats());
+        prop_assert_eq!(producer.stats().depth, model.len());
     }
     Ok(())
 }
@@ -160,17 +120,7 @@ fn atomic_step() -> impl Strategy<Value = Atomic> {
 proptest! {
     #[test]
     fn directed_is_a_queue(steps in vec(step(), 0..200)) {
-        against_model(directed::queue(8), steps)?;
-    }
-
-    #[test]
-    fn directed_many_is_a_queue(steps in vec(step(), 0..200)) {
-        against_model(directed::many::queue(8), steps)?;
-    }
-
-    #[test]
-    fn unordered_by_one_thread_is_a_queue(steps in vec(step(), 0..200)) {
-        against_model(unordered::queue(8), steps)?;
+        against_model(steps)?;
     }
 
     #[test]

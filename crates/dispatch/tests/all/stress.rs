@@ -4,8 +4,6 @@
 //! Under Miri the same tests run with few items; it then checks the unsafe code and the memory orders of
 //! what they do.
 
-#![cfg(not(loom))]
-
 use std::collections::VecDeque;
 use std::hint::spin_loop;
 use std::sync::Mutex;
@@ -14,7 +12,7 @@ use std::thread::{self, yield_now};
 
 use arrayvec::ArrayVec;
 use dispatch::ordered::Released;
-use dispatch::{Home, Mesh, Peer, Sleepers, atomic, directed, ordered, unordered};
+use dispatch::{Home, Mesh, Peer, Sleepers, atomic, directed, ordered};
 
 /// A number, or a small one where each step costs a thousand.
 const fn scaled(number: u64) -> u64 {
@@ -142,98 +140,6 @@ fn directed_one_to_one() {
         }
         assert_eq!(expected, end);
     });
-}
-
-#[test]
-fn directed_three_to_one() {
-    let end = scaled(600_000);
-    let (producer, mut consumer) = directed::many::queue(64);
-    thread::scope(|scope| {
-        for from in 0..3 {
-            let producer = producer.clone();
-            scope.spawn(move || produce(&producer, from, end));
-        }
-        drop(producer);
-        let mut dice = Dice::new(7);
-        let mut expected = [0; 3];
-        while !consumer.is_closed() {
-            assert!(consumer.stats().depth <= 64);
-            let mut out: ArrayVec<Item, 32> = ArrayVec::new();
-            if consumer.take_many(&mut out) == 0 {
-                yield_now();
-            }
-            for item in out {
-                item.verify();
-                assert_eq!(item.number, expected[item.from as usize]);
-                expected[item.from as usize] += 1;
-            }
-            dice.dawdle();
-        }
-        assert_eq!(expected, [end; 3]);
-    });
-}
-
-/// Puts a producer's items, in bursts and single.
-fn produce(producer: &unordered::Producer<Item>, from: u64, end: u64) {
-    let mut dice = Dice::new(10 + from);
-    let mut source = Source::new(from, end);
-    let mut burst = ArrayVec::new();
-    loop {
-        source.fill(&mut burst, &mut dice);
-        if burst.is_empty() {
-            return;
-        }
-        let progress = if dice.roll(8) == 0 {
-            producer.put(burst[0]).map_or(0, |()| burst.drain(..1).len())
-        } else {
-            producer.put_many(&mut burst)
-        };
-        if progress == 0 {
-            yield_now();
-        }
-        dice.dawdle();
-    }
-}
-
-#[test]
-fn unordered_two_to_three() {
-    let end = scaled(800_000);
-    let (producer, consumer) = unordered::queue(64);
-    let taken: Vec<AtomicBool> = (0..2 * end).map(|_| AtomicBool::new(false)).collect();
-    let count = AtomicU64::new(0);
-    thread::scope(|scope| {
-        for from in 0..2 {
-            let producer = producer.clone();
-            scope.spawn(move || produce(&producer, from, end));
-        }
-        drop(producer);
-        for number in 0..3 {
-            let (consumer, taken, count) = (consumer.clone(), &taken, &count);
-            scope.spawn(move || {
-                let mut dice = Dice::new(20 + number);
-                // What one consumer gets of one producer comes in order.
-                let mut next = [0; 2];
-                while !consumer.is_closed() {
-                    assert!(consumer.stats().depth <= 64);
-                    let mut out: ArrayVec<Item, 8> = ArrayVec::new();
-                    if consumer.take_many(&mut out) == 0 {
-                        yield_now();
-                    }
-                    for item in out {
-                        item.verify();
-                        let next = &mut next[item.from as usize];
-                        assert!(item.number >= *next);
-                        *next = item.number + 1;
-                        let place = (item.from * end + item.number) as usize;
-                        assert!(!taken[place].swap(true, Ordering::Relaxed), "twice");
-                        count.fetch_add(1, Ordering::Relaxed);
-                    }
-                    dice.dawdle();
-                }
-            });
-        }
-    });
-    assert_eq!(count.into_inner(), 2 * end);
 }
 
 #[test]
@@ -545,26 +451,22 @@ fn ends_that_go_at_any_time_lose_nothing() {
         let mut dice = Dice::new(round);
         let (puts, takes) = (dice.roll(12), dice.roll(12));
         let (mut producer, mut consumer) = directed::queue(4);
-        let (any, taker) = unordered::queue(4);
         let (flow_producer, flow_consumer) = atomic::queue(4, 4);
         let (mut submitter, worker, mut releaser) = ordered::queue(4);
         thread::scope(|scope| {
             scope.spawn(|| {
                 for flow in 0..puts {
                     drop(producer.put(make()));
-                    drop(any.put(make()));
                     drop(flow_producer.put(flow, make()));
                     drop(submitter.put(make()));
                 }
                 drop(producer.take_back());
-                drop(any.take_back());
                 drop(flow_producer.take_back());
-                drop((producer, any, flow_producer, submitter));
+                drop((producer, flow_producer, submitter));
             });
             scope.spawn(|| {
                 for turn in 0..takes {
                     drop(consumer.take());
-                    drop(taker.take());
                     drop(flow_consumer.hold().and_then(|mut lane| lane.take()));
                     if let Some(work) = worker.take(2)
                         && turn % 2 == 0
@@ -573,7 +475,7 @@ fn ends_that_go_at_any_time_lose_nothing() {
                     }
                     drop(releaser.release());
                 }
-                drop((consumer, taker, flow_consumer, worker));
+                drop((consumer, flow_consumer, worker));
                 drop(releaser.release());
                 drop(releaser);
             });

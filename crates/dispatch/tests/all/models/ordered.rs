@@ -5,7 +5,7 @@ use dispatch::ordered;
 use dispatch::ordered::Released;
 use loom::thread::{self, yield_now};
 
-use crate::support::{Flow, Item, Mint};
+use super::support::{Flow, Item, Mint};
 
 #[test]
 fn ordered_whoever_works_the_order_is_kept() {

@@ -5,7 +5,7 @@ use dispatch::{Home, Mesh, Peer, Sleepers};
 use loom::sync::{Arc, Notify};
 use loom::thread::{self};
 
-use crate::support::{Flow, Item, Mint};
+use super::support::{Flow, Item, Mint};
 
 fn peers<const N: usize>(depth: usize) -> [Peer<Item>; N] {
     let peers: Vec<_> = Mesh::new(N, depth, &Sleepers::new()).into_iter().collect();

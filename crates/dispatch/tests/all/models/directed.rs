@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use dispatch::directed;
 use loom::thread::{self, yield_now};
 
-use crate::support::{Item, Mint};
+use super::support::{Item, Mint};
 
 #[test]
 fn directed_in_order_over_the_end_of_the_ring() {
@@ -68,37 +68,5 @@ fn directed_both_ends_go_and_everything_is_dropped_once() {
         drop(consumer);
         put.join().unwrap();
         assert_eq!(mint.living(), 0);
-    });
-}
-
-#[test]
-fn directed_from_two_producers() {
-    loom::model(|| {
-        let mint = Mint::new();
-        let (producer, mut consumer) = directed::many::queue::<Item>(2);
-        let other = producer.clone();
-        // Two tries each, as spinning threads would keep the checker from ending.
-        let put = |producer: directed::many::Producer<Item>, mut burst: ArrayVec<Item, 2>| {
-            move || {
-                producer.put_many(&mut burst);
-                producer.put_many(&mut burst);
-                burst
-            }
-        };
-        let hands = [
-            thread::spawn(put(producer, mint.items([0, 1]))),
-            thread::spawn(put(other, mint.items([10, 11]))),
-        ];
-        let mut out: ArrayVec<Item, 4> = ArrayVec::new();
-        for _ in 0..2 {
-            consumer.take_many(&mut out);
-        }
-        let refused: Vec<Item> = hands.into_iter().flat_map(|hand| hand.join().unwrap()).collect();
-        consumer.take_many(&mut out);
-        assert!(consumer.is_closed());
-        // What a producer kept is the end of what it had.
-        let seen: Vec<usize> = out.into_iter().chain(refused).map(|item| item.check(0)).collect();
-        let of = |from: usize| seen.iter().copied().filter(|n| n / 10 == from).collect::<Vec<_>>();
-        assert_eq!((of(0), of(1)), (vec![0, 1], vec![10, 11]));
     });
 }
