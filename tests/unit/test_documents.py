@@ -336,7 +336,10 @@ def test_pictures_have_both_modes_and_are_small(pictures):
 def source_of(named):
     """The file that `crate/file.rs` stands for, of a crate's tests or of its source."""
     crate, rest = named.split("/", 1)
-    return CRATES / crate / (rest if rest.startswith("src/") else f"tests/{rest}")
+    if rest.startswith("src/"):
+        return CRATES / crate / rest
+    in_one_program = CRATES / crate / "tests/all" / rest
+    return in_one_program if in_one_program.exists() else CRATES / crate / "tests" / rest
 
 
 def test_named_tests_exist():

@@ -17,10 +17,10 @@ impl Sa {
     ///
     /// # Errors
     /// - [`DropReason::MalformedAh`]: AH is not as long as the SA's, or the headers in front of it
-    /// contradict themselves.
+    ///   contradict themselves.
     /// - [`DropReason::InNoRoom`]: no room behind the packet for the ICV and a copy of the headers.
     /// - [`DropReason::InSequenceZero`], [`DropReason::InReplayOld`],
-    /// [`DropReason::InReplayDuplicate`].
+    ///   [`DropReason::InReplayDuplicate`].
     pub fn open_ah(&self, buf: &[u8], packet: Span, h: Fields) -> Result<Opening, DropReason> {
         let shape = self.shape;
         let packet = Span { len: packet.len.min(h.total_len().into()), ..packet };

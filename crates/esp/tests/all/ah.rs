@@ -1,10 +1,8 @@
 //! AH (RFC 4302): what scapy makes opens and is made alike; what is sealed opens again; what a router
 //! may change does not matter, and all else does.
 
-mod common;
-
-use common::vector::{Vector, hex, lines};
-use common::{Bench, inner, own, params, sa, sa_with, tcp, udp};
+use crate::common::vector::{Vector, hex, lines};
+use crate::common::{Bench, inner, own, params, sa, sa_with, tcp, udp};
 use crypto::{Cipher, Keys, Suite};
 use esp::{LiveNumbers, Mode, Protocol, SaError, SaFlags, SaParams};
 use outcome::DropReason;
@@ -24,7 +22,7 @@ fn sha1() -> Suite {
 }
 
 fn vectors() -> Vec<Vector> {
-    lines(include_str!("vectors/scapy_ah.txt"))
+    lines(include_str!("../vectors/scapy_ah.txt"))
         .map(|(line, fields)| vector(line, &fields))
         .collect()
 }
@@ -75,7 +73,7 @@ fn every_suite_mode_family_and_alignment() {
                     let other = SaParams { flags: SaFlags::default(), ..p.clone() };
                     let (tx, rx) = (sa(p.clone()), sa(other));
                     for len in [0, 1, 2, 3, 5, 8, 500, 1300] {
-                        let data = common::data(len);
+                        let data = crate::common::data(len);
                         let packet = match mode {
                             Mode::Tunnel | Mode::Iptfs => inner(inner_v4, 0xb8, true, len),
                             Mode::Transport => own(&p, 17, &udp(7, 9, &data)),
@@ -117,7 +115,7 @@ fn what_routers_change_does_not_matter() {
             let (tx, rx) = (sa(p.clone()), sa(p.clone()));
             let packet = match mode {
                 Mode::Tunnel | Mode::Iptfs => inner(v4, 0, true, 100),
-                Mode::Transport => own(&p, 6, &tcp(&common::data(100))),
+                Mode::Transport => own(&p, 6, &tcp(&crate::common::data(100))),
             };
             let sealed = routed(&bench.seal(&tx, &packet).unwrap());
             let expected = match mode {
@@ -185,9 +183,9 @@ fn what_ah_cannot_carry_is_refused() {
         esp::Sa::new(p, session, LiveNumbers::on_heap(64)).map(|_| ()).unwrap_err()
     };
     let p = ah(suite, true, Mode::Tunnel);
-    assert_eq!(refused(SaParams { encap: common::NATT, ..p.clone() }), SaError::Ah);
+    assert_eq!(refused(SaParams { encap: crate::common::NATT, ..p.clone() }), SaError::Ah);
     assert_eq!(refused(SaParams { tfc_pad_len: 9, ..p.clone() }), SaError::Ah);
-    assert_eq!(refused(SaParams { suite: common::GCM, ..p }), SaError::Ah);
+    assert_eq!(refused(SaParams { suite: crate::common::GCM, ..p }), SaError::Ah);
 }
 
 #[test]
@@ -195,7 +193,7 @@ fn drops_have_their_reasons() {
     let mut bench = Bench::new();
     let p = ah(sha1(), true, Mode::Transport);
     let tx = sa(p.clone());
-    let packet = own(&p, 17, &udp(7, 9, &common::data(100)));
+    let packet = own(&p, 17, &udp(7, 9, &crate::common::data(100)));
     let sealed = bench.seal(&tx, &packet).unwrap();
     let mut dropped = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bad = sealed.clone();
@@ -222,7 +220,7 @@ fn drops_have_their_reasons() {
         Err(DropReason::OutNoRoom)
     );
     // A source route with hops left.
-    let mut routed = own(&p, 17, &udp(7, 9, &common::data(100)));
+    let mut routed = own(&p, 17, &udp(7, 9, &crate::common::data(100)));
     routed.splice(20..20, [131, 7, 4, 1, 2, 3, 4, 0]);
     routed[0] = 0x47;
     routed[3] += 8;
@@ -244,7 +242,7 @@ proptest! {
         len in 0usize..1200,
     ) {
         let p = SaParams { esn, ..ah(suite, v4, Mode::Transport) };
-        let mut packet = own(&p, 17, &udp(7, 9, &common::data(len)));
+        let mut packet = own(&p, 17, &udp(7, 9, &crate::common::data(len)));
         if v4 {
             let mut bytes = Vec::new();
             for (kind, len) in options {

@@ -1,11 +1,9 @@
 //! Outbound numbers that the SA's owner leases: none is above the ceiling, for any number of threads.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use common::{GCM, keys, params, sa, sa_with};
+use crate::common::{GCM, keys, params, sa, sa_with};
 use esp::{LiveNumbers, Sa, SaParams};
 use outcome::DropReason::{OutLease, OutSequenceExhausted};
 use proptest::prelude::*;

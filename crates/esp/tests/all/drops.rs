@@ -1,10 +1,8 @@
 //! Each drop reason of this crate, produced by a packet; and what must not happen meanwhile.
 
-mod common;
-
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{Bench, GCM, NOW_S, inner, number, own, params, sa, suites, tcp, text, udp};
+use crate::common::{Bench, GCM, NOW_S, inner, number, own, params, sa, suites, tcp, text, udp};
 use crypto::{AesKey, Cipher, Integrity, JobStatus, Op, Suite};
 use esp::{EcnDecap, IvSource, Mode, NumbersLeft, Opened, Sa, SaFlags, SaParams, TunnelHeaders};
 use outcome::DropReason;
@@ -36,7 +34,8 @@ fn lengths_that_do_not_fit_the_cipher() {
         for len in 0..least + 70 {
             let text_len = len.checked_sub(least).filter(|n| *n > 0);
             let fits = text_len.is_some_and(|n| n % suite.align_bytes() == 0);
-            let packet = common::ip(sa.params().src, sa.params().dst, 0, true, 50, &vec![1; len]);
+            let packet =
+                crate::common::ip(sa.params().src, sa.params().dst, 0, true, 50, &vec![1; len]);
             let reason = if fits { DropReason::InIntegrity } else { DropReason::MalformedEsp };
             dropped(&mut bench, &sa, &packet, reason);
         }
@@ -278,7 +277,7 @@ fn inner_headers() {
 #[test]
 fn transport_content_behind_a_nat() {
     let mut bench = Bench::new();
-    let p = SaParams { mode: Mode::Transport, encap: common::NATT, ..params(GCM, true) };
+    let p = SaParams { mode: Mode::Transport, encap: crate::common::NATT, ..params(GCM, true) };
     let sa = sa(p);
     let mut long_udp = udp(1, 2, b"length says more");
     long_udp[5] += 1;
@@ -316,7 +315,7 @@ fn encapsulation_other_than_the_sas() {
     for v4 in [true, false] {
         for mode in [Mode::Tunnel, Mode::Transport] {
             let bare = SaParams { mode, ..params(GCM, v4) };
-            let encap = SaParams { encap: common::NATT, ..bare.clone() };
+            let encap = SaParams { encap: crate::common::NATT, ..bare.clone() };
             for (sender, receiver) in [(&bare, &encap), (&encap, &bare)] {
                 let (tx, rx) = (sa(sender.clone()), sa(receiver.clone()));
                 let packet = own(sender, 17, &udp(1, 2, b"x"));
@@ -342,7 +341,7 @@ fn encapsulation_other_than_the_sas() {
 #[test]
 fn esp_elsewhere_than_the_headers_say() {
     let mut bench = Bench::new();
-    for encap in [None, common::NATT] {
+    for encap in [None, crate::common::NATT] {
         let p = SaParams { encap, ..params(GCM, true) };
         let (tx, rx) = (sa(p.clone()), sa(p));
         let sealed = bench.seal(&tx, &inner(true, 0, true, 20)).unwrap();
@@ -411,9 +410,9 @@ fn no_room() {
     let mut bench = Bench::new();
     for suite in suites() {
         for mode in [Mode::Tunnel, Mode::Transport] {
-            let p = SaParams { mode, encap: common::NATT, ..params(suite, true) };
+            let p = SaParams { mode, encap: crate::common::NATT, ..params(suite, true) };
             let tx = sa(p.clone());
-            let packet = own(&p, 253, &common::data(101));
+            let packet = own(&p, 253, &crate::common::data(101));
             let front = tx.headroom();
             let visible = if mode == Mode::Tunnel { 0 } else { 20 };
             let behind = tx.sealed_len(packet.len(), visible) - front - packet.len();

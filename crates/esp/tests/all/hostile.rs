@@ -1,8 +1,6 @@
 //! Damaged and invented packets: none opens, none panics.
 
-mod common;
-
-use common::{Bench, inner, own, params, sa, suites, udp};
+use crate::common::{Bench, inner, own, params, sa, suites, udp};
 use esp::{Mode, SaParams, fuzz};
 use outcome::DropReason;
 use proptest::prelude::*;
@@ -26,7 +24,7 @@ fn forms() -> impl Iterator<Item = SaParams> {
     suites().flat_map(|suite| {
         [
             (Mode::Tunnel, None, false),
-            (Mode::Tunnel, common::NATT, true),
+            (Mode::Tunnel, crate::common::NATT, true),
             (Mode::Transport, None, true),
         ]
         .into_iter()
@@ -48,7 +46,7 @@ fn no_flipped_bit_goes_unnoticed() {
     let mut bench = Bench::new();
     for p in forms() {
         let (tx, rx) = (sa(p.clone()), sa(p.clone()));
-        let packet = own(&p, 17, &udp(1, 2, &common::data(20)));
+        let packet = own(&p, 17, &udp(1, 2, &crate::common::data(20)));
         let sealed = bench.seal(&tx, &packet).unwrap();
         let esp = &sealed[esp_at(&p)..];
         // The SPI is looked up before; with an AEAD or HMAC it is authenticated all the same.
@@ -71,7 +69,7 @@ fn no_truncated_or_extended_packet_opens() {
     let mut bench = Bench::new();
     for p in forms() {
         let (tx, rx) = (sa(p.clone()), sa(p.clone()));
-        let packet = own(&p, 17, &udp(1, 2, &common::data(40)));
+        let packet = own(&p, 17, &udp(1, 2, &crate::common::data(40)));
         let sealed = bench.seal(&tx, &packet).unwrap();
         let esp = &sealed[esp_at(&p)..];
         for len in 0..esp.len() {
@@ -132,10 +130,10 @@ fn outer() -> impl Strategy<Value = Vec<u8>> {
         let mut upper = if natt { vec![0; 8] } else { Vec::new() };
         upper.extend([0, 0, 1, 0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 2, 2, 2]);
         upper.extend(text);
-        let (src, dst) = if v4 { common::V4 } else { common::V6 };
+        let (src, dst) = if v4 { crate::common::V4 } else { crate::common::V6 };
         let protocol = if natt { 17 } else { 50 };
         let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
-        let mut packet = common::ip(src, dst, tc, true, protocol, &upper);
+        let mut packet = crate::common::ip(src, dst, tc, true, protocol, &upper);
         packet.insert(0, choice);
         packet
     })

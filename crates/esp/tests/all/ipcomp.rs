@@ -1,10 +1,8 @@
 //! IPComp (RFC 3173): what zlib has compressed is what it was; what is compressed becomes itself again, whatever
 //! it is; and what is no deflate stream, or too long a one, is refused.
 
-mod common;
-
-use common::params;
-use common::vector::{hex, lines};
+use crate::common::params;
+use crate::common::vector::{hex, lines};
 use crypto::{JobStatus, Session, Suite};
 use esp::{Deflate, LiveNumbers, Mode, Opened, Protocol, Sa, SaError, SaParams};
 use outcome::DropReason;
@@ -19,9 +17,9 @@ const CPI: u32 = 0x1234;
 /// A packet that a tunnel carries.
 fn inner(v4: bool, payload: &[u8]) -> Vec<u8> {
     let (src, dst) = if v4 { ("10.1.0.5", "10.2.0.9") } else { ("2001:db8:1::5", "2001:db8:2::9") };
-    let udp = common::udp(1000, 2000, payload);
+    let udp = crate::common::udp(1000, 2000, payload);
     let mut packet =
-        common::ip(src.parse().unwrap(), dst.parse().unwrap(), 0, true, protocol::UDP, &udp);
+        crate::common::ip(src.parse().unwrap(), dst.parse().unwrap(), 0, true, protocol::UDP, &udp);
     let h = parse_ip(&packet).unwrap();
     wire::fill_l4_checksum(&mut packet, &h);
     packet
@@ -29,7 +27,11 @@ fn inner(v4: bool, payload: &[u8]) -> Vec<u8> {
 
 /// A packet between the SA's own end points.
 fn own(v4: bool, payload: &[u8]) -> Vec<u8> {
-    common::own(&params(Suite::None, v4), protocol::UDP, &common::udp(1000, 2000, payload))
+    crate::common::own(
+        &params(Suite::None, v4),
+        protocol::UDP,
+        &crate::common::udp(1000, 2000, payload),
+    )
 }
 
 fn comp(v4: bool, mode: Mode) -> SaParams {
@@ -84,7 +86,7 @@ fn unpack(sa: &Sa, packet: &[u8], deflate: &mut Deflate) -> Result<Vec<u8>, Drop
 fn what_zlib_has_compressed_is_what_it_was() {
     let mut deflate = Deflate::new();
     let mut count = 0;
-    for (line, fields) in lines(include_str!("vectors/zlib_ipcomp.txt")) {
+    for (line, fields) in lines(include_str!("../vectors/zlib_ipcomp.txt")) {
         let [mode, next_header, clear, packet] = fields[..] else { panic!("line {line}") };
         let mode = if mode == "tunnel" { Mode::Tunnel } else { Mode::Transport };
         let (clear, packet) = (hex(clear), hex(packet));
@@ -137,7 +139,7 @@ proptest! {
     #[test]
     fn any_stream_is_taken_or_refused(stream in prop::collection::vec(any::<u8>(), 0..200)) {
         let payload = [&[protocol::UDP, 0, 0x12, 0x34][..], &stream].concat();
-        let packet = common::own(&params(Suite::None, true), protocol::IPCOMP, &payload);
+        let packet = crate::common::own(&params(Suite::None, true), protocol::IPCOMP, &payload);
         let rx = sa(comp(true, Mode::Transport));
         let h = parse_ip(&packet).unwrap();
         if let Ok(payload) = rx.decompress(&packet, &h, &mut Deflate::new(), MOST) {
@@ -172,9 +174,9 @@ fn sas_have_neither_numbers_nor_algorithms() {
         SaParams { spi: 0x1_0000, ..good.clone() },
         SaParams { esn: true, ..good.clone() },
         SaParams { replay_window: 32, ..good.clone() },
-        SaParams { encap: common::NATT, ..good.clone() },
+        SaParams { encap: crate::common::NATT, ..good.clone() },
         SaParams { tfc_pad_len: 9, ..good.clone() },
-        SaParams { suite: common::GCM, ..good },
+        SaParams { suite: crate::common::GCM, ..good },
         SaParams { mode: Mode::Transport, ..plain(true) },
     ];
     for params in bad {

@@ -1,13 +1,11 @@
 //! The IVs of counter modes: the number under a salt of the SA, so that two SAs of one key have none
 //! in common.
 
-mod common;
-
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use common::{Bench, NATT, all_suites, inner, keys, own, params, sa, sa_with, tcp};
+use crate::common::{Bench, NATT, all_suites, inner, keys, own, params, sa, sa_with, tcp};
 use esp::{LiveNumbers, Mode, Sa, SaParams};
 use mem::StableWords;
 use proptest::prelude::*;

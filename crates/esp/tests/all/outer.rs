@@ -1,10 +1,8 @@
 //! The headers in front of ESP, and what comes back from them.
 
-mod common;
-
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{Bench, GCM, NOW_S, inner, own, params, sa, tcp, text, udp};
+use crate::common::{Bench, GCM, NOW_S, inner, own, params, sa, tcp, text, udp};
 use esp::{Mode, OuterDf, OuterDscp, SaFlags, SaParams, TunnelHeaders};
 use wire::{L4Checksum, parse_ip, verify_l4_checksum};
 
@@ -127,7 +125,7 @@ fn rules_for_the_headers_of_all_tunnels() {
 fn udp_checksums() {
     let mut bench = Bench::new();
     for (outer_v4, inner_v4) in ALL {
-        let tx = sa(SaParams { encap: common::NATT, ..params(GCM, outer_v4) });
+        let tx = sa(SaParams { encap: crate::common::NATT, ..params(GCM, outer_v4) });
         for len in 0..100 {
             let sealed = bench.seal(&tx, &inner(inner_v4, 0, true, len)).unwrap();
             let h = parse_ip(&sealed).unwrap();
@@ -155,7 +153,7 @@ fn the_inner_ttl_is_not_touched() {
 fn transport_behind_a_nat() {
     let mut bench = Bench::new();
     for v4 in [true, false] {
-        let p = SaParams { mode: Mode::Transport, encap: common::NATT, ..params(GCM, v4) };
+        let p = SaParams { mode: Mode::Transport, encap: crate::common::NATT, ..params(GCM, v4) };
         let (tx, rx) = (sa(p.clone()), sa(p.clone()));
         let icmp6 = [vec![128, 0, 0, 0], vec![0; 20]].concat();
         let mut uppers = vec![(17, udp(1, 2, b"abc")), (6, tcp(b"abc"))];
@@ -177,7 +175,7 @@ fn transport_behind_a_nat() {
         }
         if v4 {
             // UDP without a checksum keeps none.
-            let packet = common::ip(p.src, p.dst, 0, true, 17, &udp(1, 2, b"abc"));
+            let packet = crate::common::ip(p.src, p.dst, 0, true, 17, &udp(1, 2, b"abc"));
             let sealed = bench.seal(&tx, &packet).unwrap();
             assert_eq!(bench.open(&rx, &sealed), Ok(Some(packet)));
         }

@@ -1,12 +1,10 @@
 //! The process dies at any moment: no number is used twice, no packet is accepted twice.
 
-mod common;
-
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use common::{Bench, GCM, all_suites, inner, keys, number, params, sa_with};
+use crate::common::{Bench, GCM, all_suites, inner, keys, number, params, sa_with};
 use crypto::Suite;
 use esp::{IvSource, LiveNumbers, Sa, SaParams};
 use mem::StableWords;

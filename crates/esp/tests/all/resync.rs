@@ -1,11 +1,9 @@
 //! Resynchronisation (RFC 4303 appendix A3): the number of a packet is found if it is less than
 //! seventeen subspaces ahead of what its low half was taken for, and never another.
 
-mod common;
-
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{Bench, GCM, inner, params, sa, udp};
+use crate::common::{Bench, GCM, inner, params, sa, udp};
 use crypto::{Cipher, Engine, Provider, Suite};
 use engine_openssl::OpensslProvider;
 use esp::{Mode, Opening, Protocol, RESYNC_TRIES, Sa, SaParams};
@@ -64,7 +62,9 @@ fn resynchronise(rx: &Sa, sealed: &[u8], engine: &mut dyn Engine) -> Option<Open
 fn packet(params: &SaParams) -> Vec<u8> {
     match params.mode {
         Mode::Tunnel | Mode::Iptfs => inner(params.src.is_ipv4(), 0, true, 100),
-        Mode::Transport => common::ip(params.src, params.dst, 0, true, 17, &udp(7, 9, &[3; 100])),
+        Mode::Transport => {
+            crate::common::ip(params.src, params.dst, 0, true, 17, &udp(7, 9, &[3; 100]))
+        }
     }
 }
 

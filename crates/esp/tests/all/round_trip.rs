@@ -1,10 +1,8 @@
 //! What is sealed opens again, as it was.
 
-mod common;
-
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{Bench, inner, own, params, sa, suites, tcp, udp};
+use crate::common::{Bench, inner, own, params, sa, suites, tcp, udp};
 use esp::{EcnDecap, Mode, OuterDf, OuterDscp, SaFlags, SaParams, TunnelHeaders};
 use proptest::prelude::*;
 use wire::parse_ip;
@@ -20,7 +18,7 @@ fn every_suite_in_every_tunnel() {
     let mut bench = Bench::new();
     for suite in suites() {
         for (outer_v4, inner_v4) in [(true, true), (true, false), (false, true), (false, false)] {
-            for encap in [None, common::NATT] {
+            for encap in [None, crate::common::NATT] {
                 for esn in [false, true] {
                     let p = SaParams { encap, esn, ..params(suite, outer_v4) };
                     let (tx, rx) = (sa(p.clone()), sa(p));
@@ -59,12 +57,12 @@ fn every_suite_in_transport_mode() {
     let mut bench = Bench::new();
     for suite in suites() {
         for v4 in [true, false] {
-            for encap in [None, common::NATT] {
+            for encap in [None, crate::common::NATT] {
                 for esn in [false, true] {
                     let p = SaParams { mode: Mode::Transport, encap, esn, ..params(suite, v4) };
                     let (tx, rx) = (sa(p.clone()), sa(p.clone()));
                     for len in sizes().step_by(11) {
-                        let data = common::data(len);
+                        let data = crate::common::data(len);
                         for packet in [own(&p, 17, &udp(7, 9, &data)), own(&p, 6, &tcp(&data))] {
                             let sealed = bench.seal(&tx, &packet).unwrap();
                             let visible = if v4 { 20 } else { 40 };
@@ -82,8 +80,8 @@ fn every_suite_in_transport_mode() {
 #[test]
 fn transport_with_options_and_extension_headers() {
     let mut bench = Bench::new();
-    for encap in [None, common::NATT] {
-        let p = SaParams { mode: Mode::Transport, encap, ..params(common::GCM, true) };
+    for encap in [None, crate::common::NATT] {
+        let p = SaParams { mode: Mode::Transport, encap, ..params(crate::common::GCM, true) };
         let (tx, rx) = (sa(p.clone()), sa(p.clone()));
         let mut packet = own(&p, 17, &udp(7, 9, b"options"));
         packet.splice(20..20, [1; 40]);
@@ -98,13 +96,13 @@ fn transport_with_options_and_extension_headers() {
         assert_eq!(bench.open(&rx, &sealed), Ok(Some(packet)));
 
         // Hop-by-hop and routing stay in front, the destination options after them go inside.
-        let p = SaParams { mode: Mode::Transport, encap, ..params(common::GCM, false) };
+        let p = SaParams { mode: Mode::Transport, encap, ..params(crate::common::GCM, false) };
         let (tx, rx) = (sa(p.clone()), sa(p.clone()));
         let mut chain = vec![43, 0, 1, 4, 0, 0, 0, 0];
         chain.extend([60, 0, 2, 0, 0, 0, 0, 0]);
         chain.extend([17, 0, 1, 4, 0, 0, 0, 0]);
         chain.extend(udp(7, 9, b"extensions"));
-        let mut packet = common::ip(p.src, p.dst, 0, true, 0, &chain);
+        let mut packet = crate::common::ip(p.src, p.dst, 0, true, 0, &chain);
         let h = parse_ip(&packet).unwrap();
         assert!(wire::fill_l4_checksum(&mut packet, &h));
         let sealed = bench.seal(&tx, &packet).unwrap();
@@ -117,7 +115,7 @@ fn transport_with_options_and_extension_headers() {
 #[test]
 fn ethernet_padding_is_not_sealed() {
     let mut bench = Bench::new();
-    let (tx, rx) = (sa(params(common::GCM, true)), sa(params(common::GCM, true)));
+    let (tx, rx) = (sa(params(crate::common::GCM, true)), sa(params(crate::common::GCM, true)));
     let packet = inner(true, 0, true, 3);
     let mut frame = packet.clone();
     frame.extend([0; 15]);
@@ -131,7 +129,7 @@ fn ethernet_padding_is_not_sealed() {
 fn tfc_padding_hides_the_length_and_is_cut() {
     let mut bench = Bench::new();
     for (to, sealed_len) in [(600, 656), (u32::MAX, 1500)] {
-        let p = SaParams { tfc_pad_len: to, ..params(common::GCM, true) };
+        let p = SaParams { tfc_pad_len: to, ..params(crate::common::GCM, true) };
         let (tx, rx) = (sa(p.clone()), sa(p));
         for inner_v4 in [true, false] {
             for len in [0, 1, 100, 400] {
@@ -154,9 +152,9 @@ fn tfc_padding_hides_the_length_and_is_cut() {
 fn no_mtu_underflows_by_tfc_padding() {
     let mut bench = Bench::new();
     let modes = [Mode::Tunnel, Mode::Transport];
-    for (suite, mode, encap) in common::all_suites()
+    for (suite, mode, encap) in crate::common::all_suites()
         .flat_map(|suite| modes.map(|mode| (suite, mode)))
-        .flat_map(|(suite, mode)| [None, common::NATT].map(|encap| (suite, mode, encap)))
+        .flat_map(|(suite, mode)| [None, crate::common::NATT].map(|encap| (suite, mode, encap)))
     {
         let of = |tfc_pad_len| {
             let base = params(suite, true);
@@ -175,7 +173,7 @@ fn no_mtu_underflows_by_tfc_padding() {
         }
     }
     // What is sealed fits as well, padded as far as the MTU has room.
-    for suite in common::suites() {
+    for suite in crate::common::suites() {
         for tfc_pad_len in [64, 1500, u32::MAX] {
             let base = SaParams { tfc_pad_len, ..params(suite, true) };
             let (tx, rx) = (sa(base.clone()), sa(base));
@@ -200,7 +198,7 @@ fn no_mtu_underflows_by_tfc_padding() {
 #[test]
 fn tfc_padding_holds_no_stale_data() {
     let mut bench = Bench::new();
-    let tx = sa(SaParams { tfc_pad_len: 600, ..params(common::GCM, true) });
+    let tx = sa(SaParams { tfc_pad_len: 600, ..params(crate::common::GCM, true) });
     // The buffer around the packet is full of 0x5a.
     let packet = inner(true, 0, true, 9);
     let mut sealed = bench.seal(&tx, &packet).unwrap();
@@ -219,7 +217,7 @@ fn max_inner_len_is_exact() {
     for suite in suites() {
         for v4 in [true, false] {
             for mode in [Mode::Tunnel, Mode::Transport] {
-                for encap in [None, common::NATT] {
+                for encap in [None, crate::common::NATT] {
                     let p = SaParams { mode, encap, ..params(suite, v4) };
                     let tx = sa(p.clone());
                     let visible = if mode == Mode::Tunnel { 0 } else { if v4 { 20 } else { 40 } };
@@ -233,7 +231,7 @@ fn max_inner_len_is_exact() {
                         let max = tx.max_inner_len(mtu);
                         let header = if v4 { 20 } else { 40 };
                         for (len, fits) in [(max, true), (max + 1, false)] {
-                            let packet = own(&p, 253, &common::data(len - header));
+                            let packet = own(&p, 253, &crate::common::data(len - header));
                             let sealed = bench.seal(&tx, &packet).unwrap();
                             assert_eq!(sealed.len() <= mtu, fits, "{suite} {mode:?} {mtu}");
                         }
@@ -247,7 +245,7 @@ fn max_inner_len_is_exact() {
 prop_compose! {
     /// Any SA of any suite.
     fn any_sa()(
-        suite in prop::sample::select(common::all_suites().collect::<Vec<_>>()),
+        suite in prop::sample::select(crate::common::all_suites().collect::<Vec<_>>()),
         (outer_v4, tunnel, encap, esn) in any::<(bool, bool, bool, bool)>(),
         (no_ecn, no_pmtu_disc, dont_encap_dscp) in any::<(bool, bool, bool)>(),
         replay_window in prop::sample::select(vec![0, 32, 64, 1000, 4096]),
@@ -257,7 +255,7 @@ prop_compose! {
         ecn in prop::sample::select(vec![EcnDecap::Rfc6040, EcnDecap::Linux]),
     ) -> (SaParams, TunnelHeaders) {
         let mode = if tunnel { Mode::Tunnel } else { Mode::Transport };
-        let encap = if encap { common::NATT } else { None };
+        let encap = if encap { crate::common::NATT } else { None };
         let flags = SaFlags { no_ecn, no_pmtu_disc, dont_encap_dscp, ..SaFlags::default() };
         let base = params(suite, outer_v4);
         let params = SaParams { mode, encap, esn, replay_window, tfc_pad_len, flags, ..base };
@@ -293,11 +291,11 @@ proptest! {
         let upper = if is_tcp { tcp(&payload) } else { udp(1000, 2000, &payload) };
         let protocol = if is_tcp { 6 } else { 17 };
         let mut packet = match params.mode {
-            Mode::Transport => common::ip(params.src, params.dst, class, df, protocol, &upper),
+            Mode::Transport => crate::common::ip(params.src, params.dst, class, df, protocol, &upper),
             Mode::Tunnel | Mode::Iptfs => {
-                let (src, dst) = if inner_v4 { common::V4 } else { common::V6 };
+                let (src, dst) = if inner_v4 { crate::common::V4 } else { crate::common::V6 };
                 let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
-                common::ip(src, dst, class, df, protocol, &upper)
+                crate::common::ip(src, dst, class, df, protocol, &upper)
             }
         };
         packet = with_options(packet, usize::from(words % 11));

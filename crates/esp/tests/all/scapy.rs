@@ -1,9 +1,7 @@
 //! Packets made by scapy's IPsec layer: they open, and sealing gives the same bytes.
 
-mod common;
-
-use common::vector::{Vector, hex, lines};
-use common::{Bench, sa_with};
+use crate::common::vector::{Vector, hex, lines};
+use crate::common::{Bench, sa_with};
 use crypto::{Keys, Suite};
 use esp::{LiveNumbers, Mode, SaParams};
 use wire::parse_ip;
@@ -11,7 +9,7 @@ use wire::parse_ip;
 fn vectors() -> Vec<Vector> {
     let mut all = Vec::new();
     let mut of = None;
-    for (line, fields) in lines(include_str!("vectors/scapy.txt")) {
+    for (line, fields) in lines(include_str!("../vectors/scapy.txt")) {
         match fields[..] {
             ["suite", name, cipher, salt, auth] => {
                 let suite = Suite::all().find(|s| s.to_string() == name).expect("a known suite");
@@ -23,9 +21,9 @@ fn vectors() -> Vec<Vector> {
                 let sealed = hex(sealed);
                 let params = SaParams {
                     mode: if mode == "tunnel" { Mode::Tunnel } else { Mode::Transport },
-                    encap: if udp == "1" { common::NATT } else { None },
+                    encap: if udp == "1" { crate::common::NATT } else { None },
                     esn: esn == "1",
-                    ..common::params(suite, sealed[0] >> 4 == 4)
+                    ..crate::common::params(suite, sealed[0] >> 4 == 4)
                 };
                 let seq = seq.parse().unwrap();
                 all.push(Vector { line, params, keys, seq, clear: hex(clear), sealed });
@@ -45,7 +43,7 @@ fn the_file_covers_every_suite_and_form() {
         let of = || all.iter().filter(|v| v.params.suite == suite);
         assert!(of().next().is_some(), "{suite}");
     }
-    for suite in common::suites().filter(is_scapys) {
+    for suite in crate::common::suites().filter(is_scapys) {
         let of = || all.iter().filter(|v| v.params.suite == suite);
         for mode in [Mode::Tunnel, Mode::Transport] {
             for v4 in [true, false] {
@@ -100,7 +98,7 @@ fn seals_the_bytes_that_scapy_seals() {
             .unwrap();
         if v.params.encap.is_some() && !v.params.dst.is_ipv4() {
             // Scapy sends UDP over IPv6 without a checksum, culvert and Linux with one.
-            assert_eq!(common::udp_over_v6_sum(&sealed, udp_at), 0xffff, "line {}", v.line);
+            assert_eq!(crate::common::udp_over_v6_sum(&sealed, udp_at), 0xffff, "line {}", v.line);
             sealed[udp_at + 6..udp_at + 8].fill(0);
         }
         assert_eq!(sealed, v.sealed, "line {}", v.line);

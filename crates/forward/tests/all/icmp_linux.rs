@@ -26,7 +26,7 @@ fn cause(name: &str, h: &Headers) -> IcmpCause {
 #[test]
 fn bytes_equal_those_of_linux() {
     let mut cases = 0;
-    for line in include_str!("data/linux-errors.txt").lines() {
+    for line in include_str!("../data/linux-errors.txt").lines() {
         let [name, packet, want] = line.split(' ').collect::<Vec<_>>()[..] else { continue };
         if name == "#" {
             continue;

@@ -1,7 +1,5 @@
 //! The TUN against Linux's own TCP and UDP.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -10,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::{again, in_namespace, ip, wait_for};
+use crate::common::{again, in_namespace, ip, wait_for};
 use io::{Burst, ChunkSize, Packet, Port, Tun, TunConfig, Umem, UmemConfig};
 
 fn open(name: &str, mtu: u32) -> Tun {
@@ -229,7 +227,7 @@ fn datagrams_of_every_length_are_complete_both_ways() {
 fn the_interface_goes_with_its_port() {
     in_namespace(|| {
         let tun = open("cvio0", 1400);
-        assert_eq!(tun.ifindex(), common::ifindex("cvio0"));
+        assert_eq!(tun.ifindex(), crate::common::ifindex("cvio0"));
         let same = TunConfig { name: "cvio0".to_owned(), mtu: 1500 };
         let error = Tun::open(&same).expect_err("taken");
         assert!(error.to_string().contains("another culvert"), "{error}");

@@ -1,12 +1,10 @@
 //! What culvert changes itself.
 
-mod common;
-
 use std::net::IpAddr;
 use std::sync::mpsc;
 use std::thread;
 
-use common::{enter_new_namespace, in_namespace, ip, until, until_equal};
+use crate::common::{enter_new_namespace, in_namespace, ip, until, until_equal};
 use mirror::{
     Control, Error, Family, NeighbourState, NextHop, Observer, Prefix, Route, RouteKind, Rule,
     RuleAction, Snapshot, interface_setting, set_interface_setting, tunnel_source,

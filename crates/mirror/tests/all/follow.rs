@@ -1,10 +1,8 @@
 //! The model follows what `ip` does.
 
-mod common;
-
 use std::net::IpAddr;
 
-use common::{in_namespace, ip, until, until_equal};
+use crate::common::{in_namespace, ip, until, until_equal};
 use mirror::{
     Change, Family, NeighbourState, NextHop, Observer, Prefix, Route, RouteKind, RuleAction,
     Snapshot,

@@ -1,7 +1,5 @@
 //! Whatever bytes come: no panic, no endless loop, and what is understood stays understood.
 
-mod common;
-
 use mirror::{Message, XfrmInterface, decode};
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,11 +1,9 @@
 //! Lost notifications are made good by a dump.
 
-mod common;
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use common::{in_namespace, ip, until_equal};
+use crate::common::{in_namespace, ip, until_equal};
 use mirror::{Change, Observer};
 
 /// Feeds many commands to one `ip` process.

@@ -1,5 +1,4 @@
 //! Packets, SAs and policies to test with.
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -4,6 +4,7 @@ mod bypass;
 mod chosen;
 mod common;
 mod lifetimes;
+mod no_allocation;
 mod outbound;
 mod reference;
 mod reuse;

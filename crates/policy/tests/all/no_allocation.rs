@@ -1,13 +1,10 @@
 //! Readers do not allocate, and what an SA or a policy costs to add does not grow with their number.
 
-#[path = "databases/common.rs"]
-mod common;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
 
-use common::{ESP, UDP, headers, policy, sa, template, v4};
+use crate::common::{ESP, UDP, headers, policy, sa, template, v4};
 use policy::{Databases, Direction, Flow, Outbound, PolicyConfig};
 
 thread_local! {
@@ -77,7 +74,7 @@ fn ten_thousand_policies_are_not_copied_for_each() {
     let before = BYTES.get();
     for i in 1..=10_000 {
         let mut config = policy(i, Direction::Out, 100 + i % 7);
-        config.selector = common::hosts(host(i), host(i + 1));
+        config.selector = crate::common::hosts(host(i), host(i + 1));
         databases.put_policy(config);
     }
     for i in (1..=10_000).filter(|i| i % 10 != 0) {

@@ -1,7 +1,5 @@
 //! `ip xfrm` through the library against the databases that culvert serves.
 
-mod program;
-
 use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -13,9 +11,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::program::{Program, command, python};
 use crypto::Keys;
 use policy::{Action, Direction, PolicyConfig, SaConfig, SaId};
-use program::{Program, command, python};
 use xfrm::{
     Backend, Counters, Database, Handed, Now, PolicyLive, Refusal, Replay, SaLive, Server,
     ServerLimits, Settings, Start,

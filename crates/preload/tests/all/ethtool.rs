@@ -1,10 +1,8 @@
 //! What programs under the library hear of an interface's features.
 
-mod program;
-
 use std::path::Path;
 
-use program::command;
+use crate::program::command;
 
 /// Asks for the features of `lo`, as ethtool does, and prints the numbers of those that are on, that of `esp-hw-offload`
 /// first.

@@ -2,12 +2,10 @@
 //!
 //! The machine's own may be new; `setarch --uname-2.6` has the kernel tell an old one.
 
-mod program;
-
 use std::path::Path;
 use std::process::Command;
 
-use program::command;
+use crate::program::command;
 
 /// A library with the one symbol by which charon is known.
 fn stand_in(dir: &Path) -> String {

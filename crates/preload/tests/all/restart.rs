@@ -1,14 +1,11 @@
 //! The server is killed and started again while a program does this or that.
 
-mod program;
-mod server;
-
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use program::{Program, command, python};
-use server::{Heard, Record, Server};
+use crate::program::{Program, command, python};
+use crate::server::{Heard, Record, Server};
 
 const NEWSA: u16 = 0x10;
 const SA_GROUP: u32 = 3;

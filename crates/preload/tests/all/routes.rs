@@ -1,8 +1,6 @@
 //! Culvert's routes and rules do not show under the library: the kernel's own rtnetlink, in a
 //! namespace of the test's own.
 
-mod program;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -10,7 +8,7 @@ use std::process::{Command, Output};
 /// under the library.
 fn in_namespace(script: &str) -> Output {
     // Where nobody listens: rtnetlink needs no server.
-    let under = program::command("env", Some(Path::new("/nonexistent")));
+    let under = crate::program::command("env", Some(Path::new("/nonexistent")));
     let variables: Vec<String> = under
         .get_envs()
         .filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?)))

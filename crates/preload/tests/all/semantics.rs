@@ -1,10 +1,7 @@
 //! Each call on the socket, held against what a netlink socket does.
 
-mod program;
-mod server;
-
-use program::{command, python};
-use server::{Heard, Record, Server};
+use crate::program::{command, python};
+use crate::server::{Heard, Record, Server};
 
 /// Runs a script to its end; of what it sent last, the server may hear a moment later.
 fn run(script: &str) -> Server {
@@ -276,7 +273,7 @@ fn iproute2_dumps_and_monitors() {
     assert!(String::from_utf8_lossy(&out.stdout).contains("src 192.0.2.1 dst 192.0.2.2"));
     let mut c = command("stdbuf", Some(&path));
     c.args(["-oL", "ip", "xfrm", "monitor"]);
-    let mut monitor = program::Program::spawn(c);
+    let mut monitor = crate::program::Program::spawn(c);
     server.wait_for(|h| matches!(h, Heard::Control(Record::Groups { mask }) if *mask != 0));
     server.event(0x10, 3);
     monitor.expect("src 192.0.2.1 dst 192.0.2.2");

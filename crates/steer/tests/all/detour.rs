@@ -1,15 +1,12 @@
 //! A gateway whose daemon hangs: what Linux sends to the private interface goes on by Linux's own routes.
 
-#[path = "../../io/tests/common/mod.rs"]
-mod common;
-
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::mpsc;
 
-use common::{Raw, in_namespace, ip, nothing_comes, run, veth, wait_for};
+use crate::common::{Raw, in_namespace, ip, nothing_comes, run, veth, wait_for};
 use io::{Burst, ChunkSize, FramePool, Port, Tun, TunConfig, Umem, UmemConfig};
 use steer::{Detour, GiveBack, SendMarks};
 

@@ -1,13 +1,10 @@
 //! Real frames: packet socket, veth, XDP, AF_XDP, and back.
 
-#[path = "../../io/tests/common/mod.rs"]
-mod common;
-
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use common::{Raw, again, ifindex, in_namespace, ip, nothing_comes, veth, wait_for};
+use crate::common::{Raw, again, ifindex, in_namespace, ip, nothing_comes, veth, wait_for};
 use io::{
     Burst, ChunkSize, FramePool, HEADROOM, Packet, Port, Umem, UmemConfig, XskConfig, XskMode,
     XskQueue, XskRegion, XskTransfer,
@@ -558,7 +555,7 @@ fn a_killed_process_leaves_nothing_behind() {
         veth("a0", "a1", 1);
         let program = std::env::current_exe().expect("this program");
         let mut child = std::process::Command::new(program)
-            .args(["--exact", "helper_that_holds_an_interface"])
+            .args(["--exact", "frames::helper_that_holds_an_interface"])
             .env(HOLD, "1")
             .stdout(std::process::Stdio::null())
             .spawn()

@@ -1,11 +1,8 @@
 //! Ports of packet sockets on real interfaces: what they get, what Linux gets, and super-packets both ways.
 
-#[path = "../../io/tests/common/mod.rs"]
-mod common;
-
 use std::net::{IpAddr, UdpSocket};
 
-use common::{Raw, ifindex, in_namespace, ip, nothing_comes, veth, wait_for};
+use crate::common::{Raw, ifindex, in_namespace, ip, nothing_comes, veth, wait_for};
 use io::{Burst, ChunkSize, FramePool, Packet, PacketConfig, PacketSocket, Port, Umem, UmemConfig};
 use steer::{Attached, Hook, Prefix, Steer, SteerConfig, Verdict};
 use wire::{EtherType, VlanTags};

@@ -1,11 +1,8 @@
 //! What Linux sends comes by the queue of the sender's CPU while a program chooses, and by flows otherwise.
 
-#[path = "../../io/tests/common/mod.rs"]
-mod common;
-
 use std::net::UdpSocket;
 
-use common::{in_namespace, ip};
+use crate::common::{in_namespace, ip};
 use io::{Burst, ChunkSize, FramePool, Port, Tun, TunConfig, Umem, UmemConfig};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use steer::SenderCpu;

@@ -1,11 +1,8 @@
 //! VLAN tags that lie beside frames: a bridge takes them out of what it forwards, and veths hand them on.
 
-#[path = "../../io/tests/common/mod.rs"]
-mod common;
-
 use std::net::IpAddr;
 
-use common::{Raw, again, ifindex, in_namespace, ip, veth, wait_for};
+use crate::common::{Raw, again, ifindex, in_namespace, ip, veth, wait_for};
 use io::{
     Burst, ChunkSize, FramePool, Port, Umem, UmemConfig, XskConfig, XskMode, XskQueue, XskRegion,
 };

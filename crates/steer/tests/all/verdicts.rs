@@ -1,11 +1,8 @@
 //! Each branch of the program, by trial frames (`BPF_PROG_TEST_RUN`).
 
-#[path = "../../io/tests/common/mod.rs"]
-mod common;
-
 use std::net::IpAddr;
 
-use common::in_namespace;
+use crate::common::in_namespace;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use steer::{

@@ -6,7 +6,7 @@ use wire::{EtherType, EthernetHeader, Fragment, L4Checksum, icmpv4, icmpv6, tcp,
 
 /// A frame of `tests/data/veth.txt` by its name.
 fn frame(name: &str) -> Vec<u8> {
-    let line = include_str!("data/veth.txt")
+    let line = include_str!("../data/veth.txt")
         .lines()
         .find_map(|l| l.strip_prefix(name).and_then(|l| l.strip_prefix(' ')))
         .unwrap_or_else(|| panic!("no frame {name}"));
@@ -26,7 +26,7 @@ fn packet(name: &str) -> (Vec<u8>, wire::Headers) {
 #[test]
 fn every_frame_parses_and_survives_every_change() {
     let mut count = 0;
-    for line in include_str!("data/veth.txt").lines().filter(|l| !l.starts_with('#')) {
+    for line in include_str!("../data/veth.txt").lines().filter(|l| !l.starts_with('#')) {
         let Some((name, _)) = line.split_once(' ') else { continue };
         packet(name);
         wire::fuzz::exercise(&frame(name));

@@ -6,12 +6,10 @@
 //! XFRM, the test says so and passes.
 #![allow(unsafe_code, reason = "netlink sockets and namespaces need system calls")]
 
-mod common;
-
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use common::*;
+use crate::common::*;
 use xfrm::codec::{
     AeventId, EsnReplay, Expire, Field, Header, MarkAttribute, Message, MessageWriter, Messages,
     PolicyDefault, PolicyExpire, PolicyInfo, ReplayState, SaInfo, SelectorInfo, SpiInfo, Template,

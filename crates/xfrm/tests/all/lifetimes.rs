@@ -1,8 +1,6 @@
 //! Limits by time and volume, acquires, mappings.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use xfrm::codec::{
     Acquire, Encap, Expire, Mapping, PolicyExpire, PolicyInfo, SaInfo, Template, attr, kind,
 };

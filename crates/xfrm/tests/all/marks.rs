@@ -6,15 +6,13 @@
 //! or the kernel has no XFRM, or there is no `nft`, the test says so and passes.
 #![allow(unsafe_code, reason = "sockets of packets and namespaces need system calls")]
 
-mod common;
-
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_XFRM};
 use policy::{Databases, Direction, Flow, Marks, Outbound, Reader};
 use xfrm::codec::{

@@ -1,9 +1,7 @@
 //! `MIGRATE`: templates and SAs get other ends, and nothing else changes.
 
-mod common;
-
-use common::migrating::{NEW, lab, only_sa};
-use common::*;
+use crate::common::migrating::{NEW, lab, only_sa};
+use crate::common::*;
 use xfrm::codec::{
     AF_INET, AF_INET6, Encap, Field, MessageWriter, MigrateEntry, PolicyId, PolicyInfo, SaInfo,
     attr, kind,

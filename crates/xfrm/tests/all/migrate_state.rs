@@ -1,9 +1,7 @@
 //! `MIGRATE_STATE`: one SA gets other ends, and its policies stay as they are.
 
-mod common;
-
-use common::migrating::{NEW, lab, only_sa};
-use common::*;
+use crate::common::migrating::{NEW, lab, only_sa};
+use crate::common::*;
 use xfrm::codec::{
     AF_INET, AF_INET6, Encap, MarkAttribute, Message, MessageWriter, MigrateState, SaInfo,
     SelectorInfo, attr, kind,
@@ -150,7 +148,7 @@ fn what_cannot_be_moved_changes_nothing() {
     let before = lab.state();
     let mut refused = |m: Message, errno, word: &str| {
         let out = lab.send(&m);
-        assert_eq!(common::errno(&out), errno, "{word}");
+        assert_eq!(crate::common::errno(&out), errno, "{word}");
         assert!(text(&out).is_some_and(|t| t.contains(word)), "{word}: {:?}", text(&out));
         assert_eq!(lab.state(), before, "{word}");
     };

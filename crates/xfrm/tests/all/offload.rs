@@ -1,8 +1,6 @@
 //! Requests for an offload device (`XFRMA_OFFLOAD_DEV`): what Linux says to them, and what a dump tells.
 
-mod common;
-
-use common::{Lab, errno, gcm_sa, policy, policy_info, sa_info, template, text};
+use crate::common::{Lab, errno, gcm_sa, policy, policy_info, sa_info, template, text};
 use xfrm::codec::{Attributes, Field, Header, Offload, PolicyInfo, SaInfo, attr, kind};
 
 /// Further attributes of a request.

@@ -1,8 +1,6 @@
 //! SAs of a CPU (RFC 9611): `XFRMA_SA_PCPU`, `XFRM_POLICY_CPU_ACQUIRE`, and acquires for a CPU.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use xfrm::codec::{Acquire, PolicyId, PolicyInfo, SaInfo, SpiInfo, attr, flag, kind};
 use xfrm::{Acquired, Database, Flow, Group, Output, Settings};
 

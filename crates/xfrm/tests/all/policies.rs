@@ -1,8 +1,6 @@
 //! Policies by request, default actions, and the information about both databases.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use policy::{Action, Direction};
 use xfrm::codec::{
     Field, MarkAttribute, MessageWriter, PolicyDefault, PolicyExpire, PolicyId, PolicyInfo,

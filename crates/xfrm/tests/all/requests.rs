@@ -1,8 +1,6 @@
 //! Requests as such: errnos, acknowledgements, dumps, records, and hostile bytes.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use xfrm::codec::{
     AddressFilter, Encap, EsnReplay, Field, MarkAttribute, MessageWriter, Offload, SaInfo,
@@ -159,7 +157,7 @@ fn errnos_of_sas() {
             w.attribute(*kind, &value());
         }
         let out = lab.send(&w.finish());
-        assert_eq!(common::errno(&out), *errno, "{name}: {:?}", text(&out));
+        assert_eq!(crate::common::errno(&out), *errno, "{name}: {:?}", text(&out));
         assert!(text(&out).is_some_and(|t| !t.is_empty()), "{name}");
         assert_eq!(lab.state(), before, "{name}");
     }

@@ -1,8 +1,6 @@
 //! SAs by request: what is installed, answered, announced and journalled.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use crypto::{Integrity, Suite};
 use esp::Protocol;
 use xfrm::codec::{
@@ -98,7 +96,7 @@ fn a_tunnel_of_ipcomp_has_a_companion() {
     assert_eq!((config.params.protocol, config.reqid), (Protocol::IpInV4, 0));
     let answer = lab.ok(&request(kind::GETSA, &SaId { protocol: 108, ..sa_id(0x1234) }).finish());
     let algorithm = attribute::<SaInfo>(replies(&answer).next().unwrap(), attr::ALG_COMP);
-    assert_eq!(algorithm.unwrap(), common::algorithm("deflate", &[0], &[]));
+    assert_eq!(algorithm.unwrap(), crate::common::algorithm("deflate", &[0], &[]));
 
     // Seen in dumps, beside its tunnels, and not in the journal.
     lab.ok(&comp_sa(&comp_info(2)));

@@ -1,12 +1,10 @@
 //! The server on its socket, with clients that behave and clients that do not.
 #![allow(unsafe_code, reason = "clients of the test make system calls of their own")]
 
-mod common;
-
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use xfrm::codec::{Message, MessageWriter, Messages, SaInfo, flag, kind};
 use xfrm::shim_protocol::{MAGIC, Record, records};
 use xfrm::{Change, Database, Group, Now, Output, Server, ServerLimits, Settings};

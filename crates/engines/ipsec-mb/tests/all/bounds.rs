@@ -96,7 +96,7 @@ fn packets_against_forbidden_pages() {
     let mut faults = Vec::new();
     for (number, provider) in providers().iter().enumerate() {
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "packets_against_forbidden_pages", "--nocapture"])
+            .args(["--exact", "bounds::packets_against_forbidden_pages", "--nocapture"])
             .env(PROVIDER, number.to_string())
             .output()
             .unwrap();

@@ -3,8 +3,10 @@
 //! Where libipsec-mb is missing, the vectors still run on the OpenSSL engine, and the comparison
 //! compares that engine with itself.
 
+mod allocations;
 mod bare;
 mod batches;
+mod bounds;
 mod common;
 mod differential;
 mod many;

@@ -1,5 +1,4 @@
 //! What the tests share: packets, keys, and an SA with an engine on each side.
-#![allow(dead_code, reason = "each test file uses some of it")]
 
 pub mod vector;
 

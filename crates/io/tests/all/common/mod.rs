@@ -1,6 +1,6 @@
 //! What the network tests share: a namespace of their own, and a raw socket as the outside.
 
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, reason = "this crate and culvert-steer use parts of it")]
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

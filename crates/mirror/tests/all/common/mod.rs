@@ -1,5 +1,4 @@
 //! Network namespaces to test in.
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::process::Command;
 use std::thread;

@@ -1,5 +1,4 @@
 //! Unmodified programs under the preload library: `ip`, and Python for the calls one by one.
-#![allow(dead_code, reason = "each test program uses its part of it")]
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};

@@ -1,6 +1,5 @@
 //! A server that answers just enough to tell whether the library keeps its promises, and that can
 //! be killed and started again under the same path.
-#![allow(dead_code, reason = "each test program uses its part of it")]
 
 use std::ffi::c_int;
 use std::io;
@@ -12,7 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-#[path = "../../../xfrm/src/shim_protocol.rs"]
+#[path = "../../../../xfrm/src/shim_protocol.rs"]
+#[allow(dead_code, reason = "the tests speak a part of it")]
 mod shim_protocol;
 
 pub use shim_protocol::Record;

@@ -1,5 +1,4 @@
 //! A recording data path, builders of requests, and a laboratory that holds both.
-#![allow(dead_code, reason = "each test file uses its own part of this")]
 
 pub mod migrating;
 

@@ -3,9 +3,7 @@
 //! The time stands still, so tokens come from nowhere: what has passed and what is left are together what there was.
 //!
 //! `make models`, or `RUSTFLAGS='--cfg loom' LOOM_MAX_PREEMPTIONS=3 cargo test --release -p culvert-limit
-//! --target-dir target/loom --test models`
-
-#![cfg(loom)]
+//! --target-dir target/loom --test all`
 
 use limit::{Algorithm, Fill, Limiter, Path, Place, Settings, Sharing};
 use loom::thread;

@@ -1,0 +1,4 @@
+//! Devices in memory, in one program: it is linked once.
+
+mod engine;
+mod memory;
