@@ -9,6 +9,6 @@ pub enum EngineChoice {
     Auto,
     /// Intel's multi-buffer library, or an error.
     IpsecMb,
-    /// OpenSSL.
+    /// By the library OpenSSL.
     Openssl,
 }

@@ -22,9 +22,9 @@ pub enum FileError {
     Directory {
         /// Path of the directory that was refused.
         path: PathBuf,
-        /// What it is instead.
+        /// Kind that it is instead.
         what: String,
-        /// Whose it must be.
+        /// User id that it must belong to.
         user: u32,
     },
     /// A file for secrets that others can read, or that somebody else has made.
@@ -35,7 +35,7 @@ pub enum FileError {
     Secret {
         /// Path of the file that was refused.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the file.
         what: String,
     },
     /// The file system refuses.

@@ -98,7 +98,7 @@ pub fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String 
 
 /// A table whose lines are printed one by one: each column is as wide as its head and its cells so far.
 pub struct Growing {
-    /// Those that start with `>` are aligned to the right.
+    /// Heads of the columns. Those that start with `>` are aligned to the right.
     head: Vec<String>,
     widths: Vec<usize>,
 }
@@ -125,7 +125,7 @@ impl Growing {
         if is_bold() { format!("\u{1b}[1m{line}\u{1b}[0m") } else { line }
     }
 
-    /// A line.
+    /// One line of the table.
     pub fn line(&mut self, cells: &[String]) -> String {
         self.fit(cells);
         self.laid_out(cells)
@@ -143,7 +143,7 @@ impl Growing {
     }
 }
 
-/// Whether heads are bold: on a terminal, unless the user wants no such thing.
+/// True if heads are bold: on a terminal, unless the user wants none.
 fn is_bold() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }

@@ -37,7 +37,7 @@ pub struct CaptureArgs {
         value_parser = clap::value_parser!(u32).range(1..))]
     pub files: Option<u32>,
     /// Write the keys of all SAs of ESP to this file too, as Wireshark's table esp_sa has them, and those of SAs
-    /// that come meanwhile. They are secret: whoever has them reads the traffic.
+    /// that come meanwhile. They are secret: with them the traffic can be read.
     #[arg(long, value_name = "FILE")]
     pub show_keys: Option<PathBuf>,
     #[command(flatten)]

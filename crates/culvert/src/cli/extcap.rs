@@ -12,7 +12,7 @@ pub struct ExtcapArgs {
     /// Tell the interfaces: one for each daemon that runs.
     #[arg(long)]
     pub extcap_interfaces: bool,
-    /// Wireshark's version.
+    /// Version of Wireshark that asks.
     #[arg(long, value_name = "VERSION", num_args = 0..=1, default_missing_value = "")]
     pub extcap_version: Option<String>,
     /// The interface that the rest is about.
@@ -27,7 +27,7 @@ pub struct ExtcapArgs {
     /// Wireshark's capture filter, of which only an empty one is understood.
     #[arg(long, value_name = "FILTER")]
     pub extcap_capture_filter: Option<String>,
-    /// Capture.
+    /// Capture packets, for Wireshark.
     #[arg(long, requires = "extcap_interface", requires = "fifo")]
     pub capture: bool,
     /// The pipe that Wireshark reads.

@@ -65,7 +65,7 @@ pub struct FilterArgs {
 pub enum Tap {
     /// What SAs protect, encrypted.
     Wire,
-    /// In clear.
+    /// Packets in clear.
     Plain,
     /// What is no IP packet for this host.
     Frame,

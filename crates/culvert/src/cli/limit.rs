@@ -33,7 +33,7 @@ pub struct LimitShowArgs {
 #[derive(Debug, Args)]
 #[group(id = "what", required = true, multiple = true, args = ["rate", "burst", "peak", "peak_burst", "excess", "excess_burst", "queue", "queue_packets"])]
 pub struct LimitSetArgs {
-    /// The limit.
+    /// Name of the limit.
     #[arg(value_name = "NAME")]
     pub limit: String,
     /// The committed rate: 100Mbit, 10kpps.

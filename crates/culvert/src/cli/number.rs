@@ -2,12 +2,12 @@
 
 use std::num::ParseIntError;
 
-/// An SPI.
+/// Parses an SPI, decimal or hexadecimal.
 pub fn spi(text: &str) -> Result<u32, String> {
     parse(text).map_err(|e| format!("{e}; an SPI is a 32-bit number, such as 0xc1a2b3d4"))
 }
 
-/// A mark.
+/// Parses a mark, decimal or hexadecimal.
 pub fn mark(text: &str) -> Result<u32, String> {
     parse(text).map_err(|e| format!("{e}; a mark is a 32-bit number, such as 0x10"))
 }

@@ -26,7 +26,7 @@ pub struct WebArgs {
     /// token of its own.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Allow an address that other hosts reach. The page is not encrypted: whoever is on the way reads it, and the
+    /// Allow an address that other hosts reach. The page is not encrypted: everyone on the way reads it, and the
     /// token with it.
     #[arg(long)]
     pub expose: bool,
@@ -52,7 +52,7 @@ pub struct WebArgs {
 /// Where the page is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// TCP.
+    /// A TCP port of an address.
     Tcp(SocketAddr),
     /// A Unix socket.
     Unix(PathBuf),
@@ -81,7 +81,7 @@ impl FromStr for Listen {
     }
 }
 
-/// What the page asks with its form, in the words of `culvert why`.
+/// Parameters of the page's form, in the words of `culvert why`.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 pub struct WhyQuery {
@@ -121,7 +121,7 @@ pub struct EventsQuery {
     pub run: u64,
 }
 
-/// Nothing.
+/// Parameters of a request that has none.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 pub struct NoQuery {}
@@ -137,7 +137,7 @@ pub const MOST_PACKETS: u64 = 100_000;
 pub struct QueryError {
     /// The parameter, where it is one.
     pub field: Option<String>,
-    /// What is wrong, for people.
+    /// The mistake, for people.
     pub text: String,
 }
 
@@ -170,7 +170,8 @@ impl QueryError {
     }
 }
 
-/// What the parameters of a URL say, by the rules of the command line: `from=10.1.0.5` is `--from 10.1.0.5`.
+/// Parses the parameters of a URL by the rules of the command line: `from=10.1.0.5` is `--from
+/// 10.1.0.5`.
 ///
 /// A parameter without a value is as good as none, as forms send what was left empty.
 ///

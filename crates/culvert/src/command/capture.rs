@@ -27,10 +27,10 @@ const FOLLOW: Duration = Duration::from_secs(1);
 /// How long nothing may match before that is said.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// What is read at a time, in bytes.
+/// Bytes of one read.
 const READ_LEN: usize = 1 << 16;
 
-/// Who is told how it goes.
+/// Receiver of the progress report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Teller {
     /// A person, on standard error.
@@ -77,7 +77,7 @@ pub fn capture(name: &str, args: &CaptureArgs, teller: Teller) -> Result<(), Box
 pub struct Relay {
     stream: UnixStream,
     stop: Arc<AtomicBool>,
-    /// What has come and is no whole block yet.
+    /// Received bytes that are no whole block yet.
     rest: Vec<u8>,
     packets: u64,
     lost: u64,
@@ -101,7 +101,7 @@ pub enum Failed {
     Write {
         /// Where the capture was to go.
         path: PathBuf,
-        /// What the file system answered.
+        /// The file system's answer.
         source: io::Error,
     },
     /// The keys cannot be had, or not be written.
@@ -207,7 +207,7 @@ impl Relay {
         output.flush().map_err(|source| Failed::Write { path: output.current().to_owned(), source })
     }
 
-    /// What was captured, in words.
+    /// Summary of the capture, in words.
     pub fn summary(&self) -> String {
         let Relay { packets, lost, comment, .. } = self;
         let why = comment.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
@@ -215,7 +215,7 @@ impl Relay {
     }
 }
 
-/// Whether nothing has come yet, and that is all.
+/// True if a read ended only because nothing has come yet.
 fn is_pause(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

@@ -6,13 +6,13 @@ use crate::report::{Device, Drops, Limit, Policy, Port, Request, Sa, Stats, Stat
 /// How many of a kind are asked for one by one; of more there are the sums alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// SAs.
+    /// SAs per answer, at most.
     pub sas: usize,
-    /// Policies.
+    /// Policies per answer, at most.
     pub policies: usize,
 }
 
-/// What the daemon said.
+/// Answers of the daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub status: Status,

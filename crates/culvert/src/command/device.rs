@@ -84,7 +84,7 @@ fn text(name: &str) -> Result<String, ClientError> {
     Ok(text)
 }
 
-/// What happened to a device and its SAs, a line each.
+/// Moves of a device and its SAs, a line each.
 fn moves(device: &Device) -> Vec<String> {
     let line = |step: &DeviceMove| {
         let ago = step.age_s;

@@ -12,7 +12,7 @@ use crate::cli::Cli;
 /// Lists the instances of this machine, in words of any shell.
 const INSTANCES: &str = "ls /run/culvert 2>/dev/null";
 
-/// What follows the generated part of each manual page.
+/// Section behind the generated part of each manual page.
 const FILES: &str = "\
 .SH FILES
 .TP

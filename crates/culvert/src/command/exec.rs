@@ -34,15 +34,15 @@ pub enum ExecError {
          or name it with --preload or CULVERT_PRELOAD"
     )]
     NoLibrary {
-        /// The places.
+        /// Places that were searched.
         searched: String,
     },
     /// The program cannot be started.
     #[error("{program}: {source}")]
     Start {
-        /// The program.
+        /// Path of the program.
         program: String,
-        /// Why.
+        /// The kernel's answer.
         source: io::Error,
     },
 }
@@ -94,8 +94,8 @@ fn is_ike_daemon(program: &OsString) -> bool {
     file.is_some_and(|name| IKE_DAEMONS.contains(&name))
 }
 
-/// What is told where an IKE daemon runs already: two of them share UDP 500 and the control socket, and either may
-/// get what is for the other.
+/// Warning where an IKE daemon runs already: two of them share UDP 500 and the control socket, and
+/// either may get packets and commands for the other.
 fn second_daemon(other: &IkeProcess, name: &str) -> String {
     let led = match &other.socket {
         None => "past culvert",

@@ -9,10 +9,10 @@ use crate::cli::{CaptureArgs, ExtcapArgs};
 use crate::client::running;
 use crate::pcapng::LINK_RAW;
 
-/// What an interface is called, before the daemon's name.
+/// Prefix of an interface's name, before the daemon's name.
 const PREFIX: &str = "culvert-";
 
-/// What can be chosen: the option, its name and what it means; a choice without a value is a flag.
+/// Options for Wireshark: the option, its name and its meaning. One without a value is a flag.
 const OPTIONS: [(&str, &str, &str, &str); 10] = [
     ("--host", "Address", "An address or a prefix, of what is inside too", "string"),
     ("--proto", "Protocol", "tcp, udp, icmp, icmpv6, sctp, gre, esp, ah, or a number", "string"),
@@ -31,7 +31,7 @@ const OPTIONS: [(&str, &str, &str, &str); 10] = [
     ),
 ];
 
-/// Answers Wireshark.
+/// Runs `culvert extcap`: answers Wireshark.
 pub fn extcap(args: &ExtcapArgs) -> Result<String, Box<dyn Error>> {
     if args.extcap_interfaces {
         return Ok(interfaces(&running()));

@@ -45,7 +45,7 @@ fn others(name: &str) -> Vec<(String, usize)> {
     others
 }
 
-/// What is told where an instance has no barriers, and these others have some.
+/// Text where an instance has no barriers, and these others have some.
 fn none_text(name: &str, others: &[(String, usize)]) -> String {
     if others.is_empty() {
         return "no guard stands: the kernel would forward everything as it is".into();
@@ -129,7 +129,7 @@ pub fn apply(config: &Config) -> Result<String, Box<dyn Error>> {
     Ok(format!("{} barriers stand", guard.standing().len()))
 }
 
-/// What a daemon has saved for its next start.
+/// State that a daemon has saved for its next start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Saved {
     sas: usize,
@@ -149,7 +149,7 @@ impl Saved {
         Some(Saved { sas: is(true), policies: is(false) })
     }
 
-    /// What would be lost, in words; nothing where nothing is saved.
+    /// The loss, in words. `None` where nothing is saved.
     fn loss(self, name: &str) -> Option<String> {
         let Saved { sas, policies } = self;
         (sas + policies > 0).then(|| {
@@ -162,7 +162,7 @@ impl Saved {
     }
 }
 
-/// What an instance has saved, in words; none if that is nothing.
+/// The loss of an instance's saved state, in words. `None` if it has none.
 fn loss(name: &str) -> Option<String> {
     let [journal, ..] = Vault::files(&paths::vault_dir(name));
     let bytes = fs::read(journal).ok()?;

@@ -42,7 +42,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Whether an SA has come since it was asked last.
+    /// True if an SA has come since the last call.
     fn has_news(&mut self) -> Result<bool, Box<dyn Error>> {
         let mut has_news = false;
         loop {
@@ -72,7 +72,7 @@ impl Keys {
     }
 
     fn write(&self) -> Result<(), Box<dyn Error>> {
-        let mut text = String::from("# Whoever has this reads the traffic.\n");
+        let mut text = String::from("# With these keys the traffic can be read.\n");
         self.lines.values().for_each(|line| text += line);
         Ok(open_secret(&self.path)?.write_all(text.as_bytes())?)
     }

@@ -132,7 +132,7 @@ fn kind(limit: &Limit) -> String {
     kind
 }
 
-/// What waits for tokens, by limit and class.
+/// Packets that wait for tokens, by limit and class.
 fn waiting(limits: &[Limit]) -> String {
     let head = ["LIMIT", "CLASS", ">WAITING", ">HAVE WAITED", ">DROPPED", ">DELAY", ">LONGEST"];
     let ms = |us: u64| format!("{}.{:03} ms", us / 1000, us % 1000);

@@ -16,14 +16,14 @@ pub struct Rotation {
     pub files: Option<usize>,
 }
 
-/// Takes blocks.
+/// Writer of a capture's blocks, in one file or several.
 pub struct Output {
     path: PathBuf,
     /// The file that is open, or could not be opened.
     current: PathBuf,
     rotation: Option<Rotation>,
     to: Option<To>,
-    /// What each file begins with.
+    /// First blocks of each file.
     head: Vec<u8>,
     written: u64,
     number: u32,
@@ -80,7 +80,7 @@ impl Output {
         self.write(block)
     }
 
-    /// What was added can be read.
+    /// Flushes, so that the blocks can be read.
     pub fn flush(&mut self) -> io::Result<()> {
         self.open()?;
         match &mut self.to {

@@ -37,7 +37,7 @@ pub fn run(
     Ok((String::new(), status))
 }
 
-/// What has become of it, for people; the verdict is the last line.
+/// Result of a reload, for people. The verdict is the last line.
 fn text(answer: &Reloaded) -> String {
     let path = Path::new(&answer.file);
     let mut lines: Vec<String> = Vec::new();

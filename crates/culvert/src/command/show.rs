@@ -26,7 +26,7 @@ fn show<T: DeserializeOwned>(
     if json { ask_json(name, request) } else { ask(name, request).map(render) }
 }
 
-/// `culvert status`.
+/// Runs `culvert status`.
 pub fn status(name: &str, json: bool, verbose: bool) -> Result<String, ClientError> {
     let mut status: Status = ask(name, Request::Status)?;
     tunnels::look_beside(&mut status);
@@ -36,7 +36,7 @@ pub fn status(name: &str, json: bool, verbose: bool) -> Result<String, ClientErr
     }
 }
 
-/// What is asked for every day; `verbose` for the rest, too.
+/// Text of the status: the everyday part; with `verbose` the rest, too.
 fn status_text(s: Status, verbose: bool) -> String {
     let mut rows = vec![("instance", format!("{}, up {}", s.name, span(s.uptime_s)))];
     rows.extend(["tunnels", ""].into_iter().zip(tunnels::lines(&s.tunnels)));
@@ -90,7 +90,7 @@ fn status_text(s: Status, verbose: bool) -> String {
     rows.iter().map(|(k, v)| format!("{k:<width$} {v}")).collect::<Vec<_>>().join("\n")
 }
 
-/// What an operator has to do about the configuration file, if anything; warnings say more.
+/// Advice about the configuration file, if any; warnings say more.
 fn configuration_text(configuration: &Configuration) -> Option<String> {
     let waiting = configuration.waits_for_restart.len();
     match (&configuration.refusal, waiting) {
@@ -104,7 +104,7 @@ fn configuration_text(configuration: &Configuration) -> Option<String> {
     }
 }
 
-/// What ports work by: of which kind all are, or those of each kind.
+/// Kinds of ports: the one that all have, or those of each kind.
 fn kinds_text(kinds: &BTreeMap<String, Vec<String>>) -> String {
     let kinds: Vec<_> = match kinds.len() {
         0 => return String::new(),
@@ -220,7 +220,7 @@ pub fn sa(
     })?)
 }
 
-/// What is told where there are no SAs.
+/// Text where there are no SAs.
 fn no_sas(name: &str) -> String {
     let mut status: Status = ask(name, Request::Status).unwrap_or_default();
     tunnels::look_beside(&mut status);
@@ -229,7 +229,7 @@ fn no_sas(name: &str) -> String {
     std::iter::once(format!("no SAs{why}")).chain(next).collect::<Vec<_>>().join("\n  ")
 }
 
-/// What an SA of IP-TFS mode has packed, as far as it has.
+/// Counts of an SA of IP-TFS mode, if it has packed anything.
 fn packed_text(sa: &Sa) -> Option<String> {
     let counts = sa.iptfs_now.iter().chain(&sa.iptfs).filter(|(_, count)| **count != 0);
     let counts: Vec<String> = counts.map(|(name, count)| format!("{name} {count}")).collect();
@@ -245,7 +245,7 @@ fn no_such_spi(spi: u32, others: usize) -> String {
     format!("no SA has the SPI {spi:#010x}; there {others}")
 }
 
-/// `culvert policy`.
+/// Runs `culvert policy`.
 pub fn policy(name: &str, json: bool) -> Result<String, ClientError> {
     show(name, json, Request::Policy, |policies: Vec<Policy>| {
         let status: Status = ask(name, Request::Status).unwrap_or_default();
@@ -290,7 +290,7 @@ pub fn policy(name: &str, json: bool) -> Result<String, ClientError> {
     })
 }
 
-/// What happens without policies.
+/// Text where there are no policies.
 fn no_policies(guarded: &[String], default_blocks: &[String]) -> String {
     let passes = match (guarded, default_text(default_blocks)) {
         (_, Some(default)) => default,
@@ -303,13 +303,13 @@ fn no_policies(guarded: &[String], default_blocks: &[String]) -> String {
     }
 }
 
-/// What becomes of packets that no policy is about, where some are blocked.
+/// Default actions, where some packets without a policy are blocked.
 fn default_text(blocked: &[String]) -> Option<String> {
     let blocked = blocked.join(", ");
     (!blocked.is_empty()).then(|| format!("what no policy is about is blocked ({blocked})"))
 }
 
-/// What the kernel's policies have blocked, in words; none if that is nothing.
+/// Packets that the kernel's policies have blocked, in words. `None` if there are none.
 fn blocked_text(kernel: &BTreeMap<String, u64>) -> Option<String> {
     let sum: u64 = kernel.values().sum();
     let counts = kernel.iter().filter(|(_, count)| **count > 0);
@@ -334,7 +334,7 @@ fn workers_text(workers: &[Worker]) -> String {
     format!("{} ({})", workers.len(), each.join(", "))
 }
 
-/// `culvert port`.
+/// Runs `culvert port`.
 pub fn port(name: &str, json: bool, by_queue: bool) -> Result<String, ClientError> {
     show(name, json, Request::Port, |ports: Vec<Port>| match by_queue {
         true => queues_text(ports),
@@ -395,7 +395,7 @@ fn port_word(state: &str) -> &str {
     if WORDS.contains(&first) { first } else { "not open" }
 }
 
-/// What the table has no room for.
+/// Details of a port for which the table has no room.
 fn port_details(port: &Port) -> impl Iterator<Item = String> {
     let long = [&port.state, &port.mode].into_iter().filter(|s| s.chars().count() > PORT_CELL);
     long.map(|text| format!("{}: {text}", port.interface)).collect::<Vec<_>>().into_iter()
@@ -417,7 +417,7 @@ fn queues_text(ports: Vec<Port>) -> String {
     table(&["PORT", ">QUEUE", ">WORKER", ">RX", ">TX"], rows)
 }
 
-/// `culvert route`.
+/// Runs `culvert route`.
 pub fn route(name: &str, json: bool) -> Result<String, ClientError> {
     show(name, json, Request::Route, |r: Routes| {
         let routes = r.routes.into_iter().map(|r| {
@@ -448,7 +448,7 @@ pub fn route(name: &str, json: bool) -> Result<String, ClientError> {
     })
 }
 
-/// `culvert stats`.
+/// Runs `culvert stats`.
 pub fn stats(name: &str, json: bool, by_worker: bool) -> Result<String, ClientError> {
     show(name, json, Request::Stats, |s: Stats| {
         let mut head = vec!["WHAT".to_owned(), ">PACKETS".to_owned()];
@@ -520,7 +520,7 @@ pub fn xfrm_stats(name: &str, json: bool) -> Result<String, ClientError> {
     Ok(lines.join("\n"))
 }
 
-/// `culvert drops`.
+/// Runs `culvert drops`.
 pub fn drops(name: &str, json: bool, all: bool) -> Result<String, ClientError> {
     show(name, json, Request::Drops, |d: Drops| {
         let rows: Vec<Vec<String>> = outcome::DropReason::ALL

@@ -33,11 +33,11 @@ pub fn why(name: &str, json: bool, args: &WhyArgs) -> Result<String, Box<dyn Err
 pub struct NoPacket {
     /// The argument that is missing or wrong.
     pub field: &'static str,
-    /// What is wrong, and what would be right.
+    /// The mistake, and what would be right.
     pub text: String,
 }
 
-/// What arguments ask.
+/// The request of these arguments.
 ///
 /// # Errors
 /// Ports without a protocol that has them.

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 
 use mirror::Prefix;
 
-/// What is wanted of the end of the round.
+/// Steps for the end of the round.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// Interfaces have come, gone or changed, or other ones are configured.

@@ -19,7 +19,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// What a profile does that does not know of culvert, where it is not known whether it is enforced.
+/// Effect of a profile that does not know of culvert, where it is not known if it is enforced.
 const UNAWARE: &str = "unless it only complains, it forbids the preload library or culvert's socket: the IKE \
      daemon runs without the library, past culvert, or does not reach culvert";
 
@@ -66,7 +66,7 @@ fn of_ike(facts: &Facts) -> Finding {
     Finding { result, ..finding }
 }
 
-/// What a program was denied; with it all that its profile would have denied it.
+/// Finding about a program's denials, with all that its profile would have denied it.
 fn denied(who: &str, profile: &str, denials: &[&Denial]) -> Option<Finding> {
     let refused = denials.iter().filter(|denial| denial.was_refused).count();
     let first = denials.iter().max_by_key(|denial| denial.was_refused)?;

@@ -24,7 +24,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// Who owns SAs and policies, now or after a start.
+/// Owner of SAs and policies, now or after a start.
 fn source(facts: &Facts) -> Finding {
     let check = "source";
     let choice = facts.config().map(|config| config.source).unwrap_or_default();
@@ -51,7 +51,7 @@ fn source(facts: &Facts) -> Finding {
     }
 }
 
-/// What the kernel needs, as it carries on with whatever is not taken.
+/// Features that the kernel needs, as it carries on with all that is not taken.
 fn features(facts: &Facts) -> Option<Finding> {
     (facts.machine.kernel_esp == KernelEsp::Absent).then(|| {
         Finding::problem(
@@ -83,7 +83,7 @@ fn firewall(facts: &Facts) -> Finding {
     }
 }
 
-/// What the guard of a daemon with SAs of its own has left.
+/// Barriers that are left of a daemon with SAs of its own.
 fn barriers(facts: &Facts) -> Option<Finding> {
     let standing = facts.instance.guard.as_ref().ok()?;
     let count = standing.of_policies + standing.of_prefixes;
@@ -98,7 +98,7 @@ fn barriers(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// SAs by algorithms that are broken, whoever works on them.
+/// SAs with broken algorithms, of either owner.
 fn weak(sas: &[Sa]) -> Option<Finding> {
     let weak = sas.iter().filter(|sa| !sa.weak.is_empty());
     let weak: Vec<String> =
@@ -127,7 +127,7 @@ fn without_window(name: &str, sas: &[Sa]) -> Option<Finding> {
                 several(open.len(), "SA with", "SAs with"),
                 shown(&open)
             ),
-            "whoever records packets can send them again, and they are taken",
+            "an attacker who records packets can send them again, and they are taken",
             format!(
                 "set replay_window = 32 or more for the child in swanctl.conf, then rekey it; \
                  culvert sa --name {name}"
@@ -163,7 +163,7 @@ fn blocks(facts: &Facts, policies: &[Policy]) -> Vec<Finding> {
     found.collect()
 }
 
-/// Whether a policy that asks for protection never gets a packet because of another one of its selector.
+/// True if a policy that protects never gets a packet because of another one of its selector.
 fn is_hidden(policy: &Policy, block: &Policy) -> bool {
     let asks = policy.action == "protect" || policy.action == "leave";
     let selector = |p: &Policy| {

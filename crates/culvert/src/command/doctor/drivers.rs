@@ -136,7 +136,7 @@ const FAULTS: [Fault; 9] = [
     },
 ];
 
-/// Each port's.
+/// Findings about each port's driver.
 pub fn check(facts: &Facts) -> Vec<Finding> {
     let Some(kernel) = version(&facts.machine.kernel) else { return Vec::new() };
     facts.ports.iter().flat_map(|port| of_port(facts, kernel, port)).collect()

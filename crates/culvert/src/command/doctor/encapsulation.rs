@@ -28,7 +28,8 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
     vec![Finding::ok("encapsulation", seen)]
 }
 
-/// Whether all interfaces that ESP may come by have packet sockets: which of them it comes by is not told.
+/// True if all interfaces that ESP may come by have packet sockets. It is not known by which of
+/// them it comes.
 fn takes_super_packets(running: &Running) -> bool {
     let mut ports =
         running.ports.iter().filter(|p| matches!(p.kind.as_str(), "af-xdp" | "packet" | "auto"));

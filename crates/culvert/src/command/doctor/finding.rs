@@ -25,13 +25,13 @@ pub struct Finding {
     pub check: String,
     /// How it came out.
     pub result: Outcome,
-    /// What was seen.
+    /// Observation, in a line.
     pub seen: String,
     /// Why it matters; nothing where all is well.
     pub why: Option<String>,
-    /// What to do, a command where there is one; nothing where all is well.
+    /// Next step, a command where there is one. Empty where all is well.
     pub next: Option<String>,
-    /// What `--fix` would run; nothing where a person has to decide.
+    /// Command that `--fix` would run. `None` where a person has to decide.
     pub fix: Option<Mend>,
 }
 

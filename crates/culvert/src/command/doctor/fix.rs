@@ -13,7 +13,7 @@ use super::mend::Mend;
 /// How to go about it.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// Without asking.
+    /// Set to run commands without asking.
     pub yes: bool,
     /// The report is JSON.
     pub json: bool,
@@ -21,7 +21,7 @@ pub struct How {
     pub colour: bool,
 }
 
-/// What is to be done about a finding.
+/// A step for a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Planned {
     check: String,
@@ -29,7 +29,7 @@ struct Planned {
     mend: Mend,
 }
 
-/// What became of it.
+/// A step with its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Done {
     check: String,
@@ -39,7 +39,7 @@ struct Done {
     error: Option<String>,
 }
 
-/// Whether a command has helped.
+/// Result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Became {
@@ -51,7 +51,7 @@ enum Became {
     Failed,
 }
 
-/// The report.
+/// JSON report of the steps.
 #[derive(Serialize)]
 struct Report<'r> {
     fixes: &'r [Done],
@@ -83,7 +83,7 @@ pub fn run(how: How, look: impl Fn() -> Vec<Finding>) -> Result<(String, bool), 
     Ok((report(how, &done, &after)?, is_well(&done, &after)))
 }
 
-/// What may be done, each command once.
+/// Commands that may be run, each once.
 fn plan(findings: &[Finding]) -> Vec<Planned> {
     let mut seen = HashSet::new();
     let mends = findings.iter().filter_map(|f| Some((f, f.fix.clone()?)));
@@ -101,7 +101,7 @@ fn shown(planned: &[Planned]) -> String {
     format!("This would be done:\n{}", lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// Whether to go on.
+/// True if the operator agrees to go on.
 fn is_agreed(
     yes: bool,
     is_terminal: bool,

@@ -21,7 +21,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// What the configuration of the machine asks for, against what the kernel could give.
+/// Finding where the machine's configuration asks for more huge pages than the kernel has.
 fn fewer_than_asked(huge: &HugePages) -> Option<Finding> {
     let (asked, (total, _)) = (huge.asked?, huge.set_aside?);
     (huge.is_default_size && total < asked).then(|| {
@@ -37,7 +37,7 @@ fn fewer_than_asked(huge: &HugePages) -> Option<Finding> {
     })
 }
 
-/// What packet buffers lie on, or would.
+/// Pages of the packet buffers, now or after a start.
 fn buffers(facts: &Facts, huge: &HugePages) -> Finding {
     let check = "hugepages";
     let running = facts.instance.daemon.as_ref().and_then(|daemon| daemon.as_ref().ok());

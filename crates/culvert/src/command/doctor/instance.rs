@@ -93,7 +93,7 @@ fn ike(facts: &Facts) -> Vec<Finding> {
     vec![Finding::ok(check, seen)]
 }
 
-/// What has an IKE daemon led to culvert.
+/// Sign that a process is an IKE daemon led to culvert.
 fn led(process: &IkeProcess, name: &str) -> String {
     match &process.unit {
         Some(unit) => format!(
@@ -185,7 +185,8 @@ fn running_daemon(name: &str, running: &Running) -> Vec<Finding> {
     findings
 }
 
-/// What the daemon's own warnings mean: recognised by their words, with a way on for any other.
+/// Meaning of the daemon's own warnings, recognised by their words; there is a next step for any
+/// other, too.
 fn advice(name: &str, warning: &str) -> (&'static str, String) {
     if warning.contains("firewall = \"bypass\"") {
         (
@@ -194,7 +195,7 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
         )
     } else if warning.contains("replay protection off") {
         (
-            "whoever records packets can send them again, and they are taken",
+            "an attacker who records packets can send them again, and they are taken",
             "set replay_window = 32 or more for the child in swanctl.conf, then: swanctl \
              --load-all and swanctl --rekey"
                 .into(),

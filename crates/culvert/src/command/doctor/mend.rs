@@ -15,7 +15,7 @@ use super::processes;
 #[serde(transparent)]
 pub struct Mend(String);
 
-/// Who may run a command.
+/// User that may run a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     /// `--fix`: it can be taken back by one command, loses no traffic, and lets nothing out in clear.
@@ -77,7 +77,7 @@ impl Mend {
         Mend::new(format!("sysctl -w net.ipv4.conf.{interface}.{setting}={value}"))
     }
 
-    /// Whether it may be run without a person who thinks about it.
+    /// True if it may be run without a person who thinks about it.
     pub fn is_safe(&self) -> bool {
         let words: Vec<&str> = self.0.split(' ').collect();
         let fits = |pattern: &str| fits(&pattern.split(' ').collect::<Vec<_>>(), &words);
@@ -85,12 +85,12 @@ impl Mend {
         row.is_some_and(|(_, mark, _)| *mark == Mark::Safe)
     }
 
-    /// What it is about: the setting, or all of the command.
+    /// Subject of the command: the setting, or all of the command.
     pub fn subject(&self) -> &str {
         self.setting().and_then(|setting| setting.split_once('=')).map_or(&self.0, |(name, _)| name)
     }
 
-    /// Whether it is one of sysctl(8)'s, which a boot forgets.
+    /// True for a setting of sysctl(8), which a boot forgets.
     pub fn is_setting(&self) -> bool {
         self.setting().is_some()
     }
@@ -129,7 +129,7 @@ fn file_of(text: &str) -> Option<(PathBuf, &str)> {
     Some((path, value))
 }
 
-/// Whether words fit a pattern.
+/// True if words fit a pattern.
 fn fits(pattern: &[&str], words: &[&str]) -> bool {
     match (pattern, words) {
         ([], []) => true,
@@ -139,7 +139,7 @@ fn fits(pattern: &[&str], words: &[&str]) -> bool {
     }
 }
 
-/// Whether a word fits a pattern with at most one `*`.
+/// True if a word fits a pattern with at most one `*`.
 fn fits_word(pattern: &str, word: &str) -> bool {
     let Some((begin, end)) = pattern.split_once('*') else { return pattern == word };
     word.len() >= begin.len() + end.len() && word.starts_with(begin) && word.ends_with(end)

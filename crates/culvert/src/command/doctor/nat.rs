@@ -21,7 +21,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
     [found].into_iter().chain(refusals).collect()
 }
 
-/// What Linux has refused, and what it is about to refuse.
+/// Connections that Linux has refused, and those that it is about to refuse.
 fn refusals(linux: &Statistics) -> Vec<Finding> {
     let Statistics { entries, most, insert_failed, early_dropped, .. } = *linux;
     let without_room = linux.without_room();

@@ -128,7 +128,7 @@ fn leads(rule: &Rule) -> Option<&str> {
     (rule.invert && rule.action == RuleAction::Lookup).then_some(name)
 }
 
-/// What deletes exactly this rule.
+/// Command that deletes exactly this rule.
 fn deletion(rule: &Rule) -> Mend {
     let flag = if rule.family == Family::V6 { "-6 " } else { "" };
     let mut words = format!("ip {flag}rule del pref {}", rule.priority);

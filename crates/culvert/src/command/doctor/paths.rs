@@ -6,10 +6,10 @@ use super::facts::{Facts, Running};
 use super::finding::Finding;
 use crate::report::Sa;
 
-/// What every link that carries IPv6 takes (RFC 8200, section 5), in bytes.
+/// MTU that every link with IPv6 has (RFC 8200, section 5), in bytes.
 const IPV6_LEAST: usize = 1280;
 
-/// What the outbound SAs to a peer have in common.
+/// The outbound SAs to one peer, as far as paths need them.
 #[derive(Debug)]
 struct Peer {
     outer: usize,
@@ -89,7 +89,7 @@ fn least_mtu(facts: &Facts) -> Option<usize> {
     facts.ports.iter().filter_map(|port| Some(port.link.as_ref()?.mtu as usize)).min()
 }
 
-/// Whether a policy with an SA of the peer's is for IPv6.
+/// True if a policy with an SA of the peer's is for IPv6.
 fn carries_ipv6(running: &Running, peer: &Peer) -> bool {
     running.policies.iter().filter(|p| p.direction == "out" && p.dst.contains(':')).any(|policy| {
         let asks = |reqid: &u32| {

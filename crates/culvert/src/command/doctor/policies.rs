@@ -17,7 +17,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// What packets a policy is for, apart from their addresses.
+/// Packets of a policy, apart from their addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Kind<'p> {
     direction: &'p str,
@@ -42,8 +42,8 @@ impl<'p> Parsed<'p> {
         Some(Parsed { policy, kind, ends: [src, dst], ports: [src_port, dst_port] })
     }
 
-    /// Whether every packet of another one that has the same kind, and whose addresses lie inside this one's, is also
-    /// one of this.
+    /// True if a policy of the same kind, whose addresses lie inside this one's, has no packet
+    /// that this one lacks.
     fn covers(&self, other: &Parsed<'_>) -> bool {
         let (a, b) = (self.policy, other.policy);
         (a.protocol == "any" || a.protocol == b.protocol)

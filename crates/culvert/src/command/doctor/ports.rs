@@ -199,7 +199,7 @@ fn refused(check: &str, working: &Port) -> Option<Finding> {
     })
 }
 
-/// Whether AF_XDP copies each frame: as the daemon sees it, else by the driver's name.
+/// True if AF_XDP copies each frame: as the daemon sees it, else by the driver's name.
 fn has_no_zero_copy(device: &Device, mode: Option<&str>) -> bool {
     let is_virtual = matches!(device.driver.as_str(), "veth" | "virtio_net");
     is_virtual && mode.is_none_or(|mode| mode.ends_with(", copy"))

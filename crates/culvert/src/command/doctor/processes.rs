@@ -23,7 +23,7 @@ pub const IKE_DAEMONS: [&str; 3] = ["charon-systemd", "charon", "pluto"];
 pub struct IkeProcess {
     /// The program's name.
     pub name: String,
-    /// Its process id, as this PID namespace has it.
+    /// Process id, as this PID namespace has it.
     pub pid: u32,
     /// The socket that its XFRM netlink goes to, if it was started by `culvert exec`.
     pub socket: Option<PathBuf>,
@@ -153,7 +153,7 @@ fn unit_of(groups: &str) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// What `swanctl --help` says of its version: `strongSwan 5.9.8 swanctl`.
+/// Version by `swanctl --help`: `strongSwan 5.9.8 swanctl`.
 pub fn strongswan_version(help: &str) -> Option<String> {
     let mut words = help.split_whitespace().skip_while(|word| *word != "strongSwan").skip(1);
     words.next().filter(|v| v.starts_with(|c: char| c.is_ascii_digit())).map(str::to_owned)

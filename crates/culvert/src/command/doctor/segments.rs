@@ -7,7 +7,7 @@ use super::finding::Finding;
 pub const WHY: &str = "only the domain of SRv6 may choose segments (RFC 8754, section 5.1), and which interfaces are \
                        inside it Linux does not say";
 
-/// What to do.
+/// Next step of the finding.
 pub const NEXT: &str = "name the interfaces inside the domain: srv6.domain = [\"wan\"]; srv6.trust_sas = true for \
                         segments through IPsec";
 

@@ -24,7 +24,7 @@ pub fn check(sas: &[Sa], policies: &[Policy]) -> Vec<Finding> {
     findings
 }
 
-/// It has only just come.
+/// Reason of an SA that has only just come.
 const UNDECIDED: &str = "nothing is decided about it yet";
 
 const SLOW: &str = "it works, at the kernel's speed";
@@ -50,7 +50,7 @@ fn several(
     std::iter::once(Finding::ok(CHECK, sum)).chain(each).collect()
 }
 
-/// What has an SA taken, by the reason why it is not.
+/// Next step for an SA that is not taken, by the reason.
 fn mend(why: &str) -> &'static str {
     const MENDS: [(&str, &str); 21] = [
         ("firewall = \"bypass\"", "remove the chain, or set firewall = \"bypass\" in [kernel]"),

@@ -7,7 +7,7 @@ use super::finding::{Finding, Outcome};
 const SPARED: [(&str, &str); 2] =
     [("af-xdp", "AF_XDP is not needed"), ("bpf", "BPF is not needed")];
 
-/// What the file is told for, where it names no port.
+/// Fault of a file without a port.
 const NO_PORT: &str = "names no port";
 
 /// The findings as they are for such a daemon.

@@ -8,7 +8,7 @@ use crate::config::VlanConfig;
 pub const WHY: &str = "a name with a slip in it, or an interface that is still to be made: until then nothing \
                        gets these priorities";
 
-/// What to do.
+/// Next step of the finding.
 pub const NEXT: &str = "ip -br link; then correct the entry or take it out, or make the interface (ip link add \
                         link PORT name NAME type vlan id ID)";
 

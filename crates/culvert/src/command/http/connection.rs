@@ -21,7 +21,7 @@ impl Client {
         Client { socket, until: Instant::now() + time }
     }
 
-    /// It has so much time from now on.
+    /// Sets the time that the client has from now on.
     pub fn allow(&mut self, time: Duration) {
         self.until = Instant::now() + time;
     }

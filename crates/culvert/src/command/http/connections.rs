@@ -31,7 +31,7 @@ struct Connection {
     socket: Arc<Socket>,
 }
 
-/// Those that are served now, in the order in which they came.
+/// Connections that are served now, in the order in which they came.
 pub struct Connections {
     most: usize,
     table: Mutex<Table>,

@@ -10,14 +10,14 @@ pub const MAX_LEN: usize = 8192;
 /// The most fields of one.
 const MAX_FIELDS: usize = 64;
 
-/// What is asked.
+/// Head of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Head {
     /// `HEAD`: the answer's head alone.
     pub is_head: bool,
     /// Without the query.
     pub path: String,
-    /// What follows `?`.
+    /// Query: the part behind `?`.
     pub query: String,
     /// The host that the client means.
     pub host: String,
@@ -105,7 +105,7 @@ fn parse(bytes: &[u8]) -> Result<Option<Head>, Fault> {
     }))
 }
 
-/// Whether a read ended because nothing came in time.
+/// True if a read ended because nothing came in time.
 fn is_late(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

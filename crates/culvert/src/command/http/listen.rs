@@ -14,7 +14,7 @@ use crate::cli::Listen;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 64;
 
-/// Listens.
+/// Makes a socket that listens at a place.
 pub fn listen(place: &Listen) -> Result<Socket, Box<dyn Error>> {
     let socket = match place {
         Listen::Tcp(address) => {

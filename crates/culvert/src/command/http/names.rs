@@ -30,7 +30,7 @@ impl Names {
         }
     }
 
-    /// Whether a browser that was led here by this `Host` may be answered.
+    /// True if a browser that was led here by this `Host` may be answered.
     ///
     /// A page of another site can have its own name lead to 127.0.0.1, and then asks as if it were this one
     /// (DNS rebinding). Its browser says that name here, as it says every name (RFC 9110, §7.2). An address cannot be

@@ -18,7 +18,7 @@ impl Status {
     pub const TIMEOUT: Status = Status(408);
     pub const TOO_LARGE: Status = Status(413);
     pub const MISDIRECTED: Status = Status(421);
-    /// What was asked is understood, and makes no sense here.
+    /// The request is understood, and makes no sense here (RFC 9110, §15.5.21).
     pub const REFUSED: Status = Status(422);
     pub const TOO_MANY: Status = Status(429);
     /// RFC 6585, §5.

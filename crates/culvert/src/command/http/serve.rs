@@ -29,20 +29,20 @@ const LINGER: Duration = Duration::from_millis(500);
 /// How long no connection is accepted after that failed, as for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is served. Threads ask at the same time.
+/// A site to be served. Threads call it at the same time.
 pub trait Site: Send + Sync + 'static {
-    /// What is said to whoever asks this.
+    /// Answer to a request.
     ///
     /// # Errors
     /// What is wrong, which is said instead.
     fn answer(&self, head: &Head) -> Result<Answer, Fault>;
 }
 
-/// An answer.
+/// Answer to a request.
 pub enum Answer {
     /// All of it.
     Text { content_type: &'static str, text: Cow<'static, str> },
-    /// What comes by and by.
+    /// A body that comes piece by piece.
     Stream(Box<dyn Stream>),
 }
 

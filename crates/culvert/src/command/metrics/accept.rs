@@ -23,7 +23,7 @@ impl Form {
         }
     }
 
-    /// Its media type.
+    /// Media type of the form.
     pub const fn content_type(self) -> &'static str {
         match self {
             Form::Prometheus => "text/plain; version=0.0.4; charset=utf-8",

@@ -148,7 +148,7 @@ fn of_configuration(to: &mut Families<'_>, configuration: &Configuration) {
     );
 }
 
-/// What charon says of its connections, where it is asked.
+/// Metrics of charon's connections, where charon is asked.
 fn of_connections(to: &mut Families<'_>, connections: Option<&Connections>) {
     let children = connections.iter().flat_map(|told| &told.children).map(|child| {
         let labels = vec![("connection", child.connection.clone()), ("child", child.child.clone())];

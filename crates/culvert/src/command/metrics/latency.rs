@@ -14,7 +14,7 @@ use crate::report::{Latency, Stats};
 
 const NS_PER_S: f64 = 1e9;
 
-/// Registers it.
+/// Registers the metrics of latency.
 pub fn register(registry: &mut Registry, stats: &Stats) {
     let of_workers = stats.by_worker.iter().map(|worker| worker.latency.clone()).collect();
     registry.register_collector(Box::new(Histogram(of_workers)));

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-/// What Prometheus's text format 0.0.4 has of an exposition in OpenMetrics.
+/// Prometheus's text format 0.0.4 of an exposition in OpenMetrics.
 pub fn prometheus(openmetrics: &str) -> String {
     let mut text = String::new();
     for family in families(openmetrics) {

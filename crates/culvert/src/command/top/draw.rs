@@ -21,7 +21,7 @@ pub type History = VecDeque<u64>;
 const KEYS: &str = "1-5 page  Enter open  s sort  r turn  / filter  p hold  ? help  q end";
 /// Flows of an SA that are shown.
 const FLOWS: usize = 3;
-/// What is not known to be so any more.
+/// Style of values that may be out of date.
 const OLD: Style = Style::new().add_modifier(Modifier::DIM);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const REVERSED: Style = Style::new().add_modifier(Modifier::REVERSED);
@@ -118,7 +118,7 @@ fn overview(frame: &mut Frame<'_>, area: Rect, pair: &Pair<'_>) {
     }
 }
 
-/// What is told where there is nothing to list.
+/// Text where there is nothing to list.
 fn empty(pair: &Pair<'_>, sheet: &Sheet, filter: &str) -> String {
     let seen = pair.seen();
     let too_many = |count: usize, title: &str| {
@@ -137,7 +137,7 @@ fn empty(pair: &Pair<'_>, sheet: &Sheet, filter: &str) -> String {
     }
 }
 
-/// What keys do, and what columns mean.
+/// Legend: keys, and the meaning of columns.
 fn legend() -> Vec<Line<'static>> {
     let keys = crate::cli::TOP_KEYS.lines().map(|line| match line.strip_prefix("  ") {
         Some(line) => Line::from(line),
@@ -314,7 +314,7 @@ fn of_sa(sa: &Sa) -> Vec<Line<'static>> {
     lines.into_iter().map(Line::from).collect()
 }
 
-/// What is left of limits, and how much is used, if there are any.
+/// Rest of the limits, and the share that is used, if there are any.
 fn limits(name: &str, left: &Left, shares: &Shares) -> Option<String> {
     let parts = [
         left.s.map(span),

@@ -65,7 +65,7 @@ pub fn due(left: &Left, packets: f64, bytes: f64) -> Option<u64> {
     all.into_iter().flatten().min()
 }
 
-/// `[#######---]  72%`
+/// A bar with its percentage: `[#######---]  72%`
 pub fn bar(share: f64) -> String {
     let full = ((share * BAR_LEN as f64) as usize).min(BAR_LEN);
     format!("[{}{}] {:>4}", "#".repeat(full), "-".repeat(BAR_LEN - full), percent(share))

@@ -12,12 +12,12 @@ use crate::command::flows;
 use crate::protocol;
 use crate::report::{Device, Flows, Policy, Port, Sa};
 
-/// What the daemon said, and when.
+/// The daemon's answers at one time.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// When.
+    /// Time of the answers.
     pub at: Instant,
-    /// What.
+    /// The daemon's answers, by request.
     pub seen: Seen,
 }
 
@@ -42,7 +42,7 @@ impl<'l> Pair<'l> {
         Pair { is_old, ..self }
     }
 
-    /// What the daemon said of a state, which may be old.
+    /// A state from the daemon, which may be out of date.
     fn state(&self, state: &str) -> Cell {
         if self.is_old { Cell::text(&format!("was {state}")) } else { Cell::text(state) }
     }
@@ -88,7 +88,7 @@ impl<'l> Pair<'l> {
         self.rate(Some(dropped(self.before)), dropped(self.now))
     }
 
-    /// Ports.
+    /// Table of the ports.
     pub fn ports(&self) -> Sheet {
         let old = index(&self.before.seen.ports, |port| port.interface.clone());
         let rows = self.now.seen.ports.iter().map(|port| {
@@ -111,7 +111,7 @@ impl<'l> Pair<'l> {
         )
     }
 
-    /// Offload devices.
+    /// Table of the offload devices.
     pub fn devices(&self) -> Sheet {
         let old = index(&self.before.seen.devices, |device| device.name.clone());
         let rows = self.now.seen.devices.iter().map(|device| {
@@ -132,7 +132,7 @@ impl<'l> Pair<'l> {
         Sheet::new("devices", &head, rows)
     }
 
-    /// Workers.
+    /// Table of the workers.
     pub fn workers(&self) -> Sheet {
         let old = &self.before.seen.stats.by_worker;
         let rows = self.now.seen.stats.by_worker.iter().enumerate().map(|(n, now)| {

@@ -8,7 +8,7 @@ use crate::table::{rate, si, span};
 /// A cell: what is shown, and what it is sorted by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// What is shown.
+    /// Text of the cell.
     pub text: String,
     value: Option<f64>,
     /// The least comes first.
@@ -16,12 +16,12 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A text.
+    /// A cell with a text.
     pub fn text(text: &str) -> Cell {
         Cell { text: text.into(), value: None, is_least_first: false }
     }
 
-    /// A count.
+    /// A cell with a count.
     pub fn count(count: u64) -> Cell {
         Cell {
             text: if count < 1_000_000 { count.to_string() } else { si(count) },
@@ -77,14 +77,14 @@ impl Cell {
 /// Below this every whole number has a floating-point one.
 const WHOLE: f64 = (1_u64 << 53) as f64;
 
-/// A table.
+/// A table of the screen.
 #[derive(Clone, Debug)]
 pub struct Sheet {
-    /// What it is of.
+    /// Name of the listed things.
     pub title: &'static str,
     /// Of each column; one that begins with `>` is aligned to the right.
     pub head: Vec<&'static str>,
-    /// The rows.
+    /// Rows, from the top.
     pub rows: Vec<Vec<Cell>>,
     /// Columns that are left out first where there is no room.
     pub spare: &'static [usize],

@@ -12,13 +12,13 @@ use crate::report::PacketFilter;
 pub enum Page {
     /// Ports, workers and drops.
     Overview,
-    /// SAs.
+    /// Page of SAs.
     Sas,
-    /// Policies.
+    /// Page of policies.
     Policies,
-    /// Drops.
+    /// Page of drops.
     Drops,
-    /// Flows.
+    /// Page of flows.
     Flows,
 }
 
@@ -27,7 +27,7 @@ impl Page {
     pub const ALL: [Page; 5] =
         [Page::Overview, Page::Sas, Page::Policies, Page::Drops, Page::Flows];
 
-    /// Its name.
+    /// Title of the page.
     pub const fn title(self) -> &'static str {
         match self {
             Page::Overview => "overview",
@@ -38,7 +38,7 @@ impl Page {
         }
     }
 
-    /// Its table; none for the overview, which has several.
+    /// Table of the page. `None` for the overview, which has several.
     pub fn sheet(self, pair: &Pair<'_>) -> Option<Sheet> {
         match self {
             Page::Overview => None,
@@ -50,10 +50,10 @@ impl Page {
     }
 }
 
-/// What is looked at.
+/// State of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// The page.
+    /// Page that is shown.
     pub page: Page,
     /// The column that it is sorted by.
     pub column: usize,
@@ -71,7 +71,7 @@ pub struct State {
     pub is_help: bool,
     /// The picture is held.
     pub is_held: bool,
-    /// It is over.
+    /// True once the program is to end.
     pub is_over: bool,
 }
 

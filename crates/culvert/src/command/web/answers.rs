@@ -108,7 +108,7 @@ impl Answers {
         }
     }
 
-    /// What the page has to know of this process, and what drop reasons mean.
+    /// Facts about this process for the page, and the meaning of drop reasons.
     fn about(&self) -> String {
         let reasons = DropReason::ALL.iter().map(|reason| {
             json!({ "reason": reason.name(), "meaning": reason.text(), "xfrm_stat": reason.kernel_name() })
@@ -140,7 +140,7 @@ impl Answers {
         }
     }
 
-    /// What takes no parameters.
+    /// Answer to a request without parameters.
     fn whole(&self, what: &'static str, query: &str, request: Request) -> Result<String, Fault> {
         parse::<NoQuery>(query)?;
         self.fresh(what, request)
@@ -168,7 +168,7 @@ fn parse<Q: Parser>(query: &str) -> Result<Q, Fault> {
     parse_query(query).map_err(|QueryError { field, text }| Fault::new(Status::BAD, text).of(field))
 }
 
-/// What the daemon refuses; it begins with the option that is wrong, where one is.
+/// Fault for a refusal of the daemon. It begins with the option that is wrong, where one is.
 fn refused(error: &str) -> Fault {
     let option = error.strip_prefix("--").and_then(|rest| rest.split_once([' ', ':']));
     match option {

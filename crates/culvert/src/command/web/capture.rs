@@ -18,7 +18,7 @@ const MAX_LEN: usize = 64 << 20;
 /// How long the daemon may be silent beyond the capture's time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is read at a time, in bytes.
+/// Bytes of one read.
 const PIECE_LEN: usize = 1 << 16;
 
 /// One capture at a time.

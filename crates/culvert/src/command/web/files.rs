@@ -1,6 +1,6 @@
 //! The page itself: plain files of `crates/culvert/web`, as they are.
 
-/// A file.
+/// A file of the page, with its media type.
 pub struct File {
     path: &'static str,
     pub content_type: &'static str,

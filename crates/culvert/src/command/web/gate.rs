@@ -11,7 +11,7 @@ impl Gate {
         Gate(token)
     }
 
-    /// Whether a field `Authorization` has the token (RFC 6750, §2.1).
+    /// True if a field `Authorization` has the token (RFC 6750, §2.1).
     ///
     /// It is no cookie, as a browser gives cookies of one port to every other of the same address.
     pub fn knows_token(&self, authorization: &[u8]) -> bool {

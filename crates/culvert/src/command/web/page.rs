@@ -5,7 +5,7 @@ use super::files;
 use super::gate::Gate;
 use crate::command::http::{Answer, Fault, Head, Names, Site, Status};
 
-/// What is served, and to whom.
+/// The site: its files, answers, and the gate.
 pub struct Page {
     pub names: Names,
     pub gate: Gate,

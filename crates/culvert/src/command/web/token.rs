@@ -12,7 +12,7 @@ use openssl::memcmp;
 /// Bytes of chance in a token.
 const RANDOM_LEN: usize = 32;
 
-/// What a token in a file may have as its length. The shortest has 128 bits as hexadecimal digits.
+/// Lengths of a token in a file. The shortest has 128 bits as hexadecimal digits.
 const LENGTHS: std::ops::RangeInclusive<usize> = 32..=256;
 
 /// A secret that is good in a URL.
@@ -29,7 +29,7 @@ impl Token {
         Ok(Token(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// That of a file, or a new one that the file is made with.
+    /// The token in a file, or a new one with which the file is made.
     ///
     /// # Errors
     /// When others can read the file, or what is in it is too short or no token.
@@ -69,7 +69,7 @@ impl Token {
         Ok(token)
     }
 
-    /// Whether this is it, in a time that tells its length at most.
+    /// True if the bytes are the token. The time taken tells its length at most.
     pub fn is(&self, other: &[u8]) -> bool {
         let token = self.0.as_bytes();
         token.len() == other.len() && memcmp::eq(token, other)

@@ -78,7 +78,7 @@ impl PastDaemon {
         self.trouble = Some(trouble);
     }
 
-    /// What the operator should know.
+    /// Warnings for the operator.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let setting = format!("net.ipv4.conf.{}.forwarding", self.interface);
         let is_stopped = self.program.is_some() && !forwards(&self.interface);
@@ -87,7 +87,8 @@ impl PastDaemon {
     }
 }
 
-/// Whether Linux forwards IPv4 packets that come in by this interface; so it is if nobody can say.
+/// True if Linux forwards IPv4 packets that come in by this interface. Also true where that cannot
+/// be read.
 fn forwards(interface: &str) -> bool {
     let path = format!("/proc/sys/net/ipv4/conf/{interface}/forwarding");
     fs::read_to_string(path).map_or(true, |value| value.trim() != "0")

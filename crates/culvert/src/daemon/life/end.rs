@@ -4,7 +4,7 @@ use crate::daemon::workers::{Death, WorkersError};
 
 /// Why the loop ended.
 pub enum End {
-    /// It was told to.
+    /// A signal told it to end.
     Told,
     /// A worker panicked: nothing would move its packets any more.
     WorkerDied(Death),

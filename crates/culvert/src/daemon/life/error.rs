@@ -16,7 +16,7 @@ pub enum StartError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Not root.
+    /// The user is not root.
     #[error(
         "the daemon needs root: it opens AF_XDP sockets, loads a BPF program and sets routes\n  \
          start it by systemd or sudo"
@@ -38,9 +38,9 @@ pub enum StartError {
     /// The log filter is wrong.
     #[error("log.level = {level:?}: {reason}\n  write error, warn, info, debug or trace")]
     LogLevel {
-        /// What it says.
+        /// Level that was given.
         level: String,
-        /// Why.
+        /// Reason, in a line.
         reason: String,
     },
     /// The runtime directory or a file in it cannot be used.
@@ -55,7 +55,7 @@ pub enum StartError {
          stop the IKE daemon that runs under culvert exec, then: culvert guard clear --name {0}"
     )]
     VaultInUse(String),
-    /// No crypto.
+    /// No engine can be made.
     #[error("crypto.engine: {0}")]
     Engine(#[from] EngineError),
     /// No memory for packets.
@@ -64,16 +64,16 @@ pub enum StartError {
     /// The private interface.
     #[error("{0}")]
     Tun(#[from] io::TunError),
-    /// Linux's tables.
+    /// Linux's tables cannot be read.
     #[error("{0}{hint}", hint = mirror_hint(.0))]
     Mirror(#[from] mirror::Error),
-    /// The guard.
+    /// The guard cannot be set up.
     #[error("{0}")]
     Guard(#[from] GuardError),
     /// A socket, a thread, a descriptor.
     #[error("{what}: {source}{hint}", hint = system_hint(source))]
     System {
-        /// What was tried.
+        /// Step that failed.
         what: String,
         /// Why it failed.
         source: std::io::Error,
@@ -84,18 +84,18 @@ pub enum StartError {
     /// The workers did not start.
     #[error(transparent)]
     Workers(#[from] WorkersError),
-    /// It ran, and had to end.
+    /// A thread of the running daemon has died.
     #[error("{0}\n  this is a defect; protected traffic stays blocked until the next start")]
     WorkerDied(#[from] Death),
-    /// It ran, and lost its workers while it changed them.
+    /// The running daemon lost its workers while it changed them.
     #[error("{0}\n  while worker.cpus was changed")]
     WorkersLost(WorkersError),
-    /// It ran, and lost its interface.
+    /// The running daemon lost its interface.
     #[error("somebody deleted the private interface (tun.interface): a new start makes it again")]
     InterfaceGone,
 }
 
-/// What the system has no room for, where its own words do not say it.
+/// Name of the exhausted resource, where the system's own words do not say it.
 fn system_hint(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::OutOfMemory | std::io::ErrorKind::WouldBlock => {
@@ -119,7 +119,7 @@ fn mirror_hint(error: &mirror::Error) -> &'static str {
     }
 }
 
-/// What to do about it.
+/// Remedy for a fault of the vault.
 fn vault_hint(error: &VaultError) -> &'static str {
     match error {
         VaultError::InUse { .. } => "another daemon runs under this name",

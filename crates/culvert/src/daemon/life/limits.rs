@@ -30,7 +30,7 @@ const FLOW: u64 = 256;
 /// For each byte of the vault's journal: the record, and its copies in the databases.
 const RECORD: u64 = 8;
 
-/// What a start needs, in bytes.
+/// Resources that a start needs, in bytes.
 struct Need {
     /// Packet buffers: populated at once.
     frames: u64,

@@ -69,7 +69,7 @@ pub fn tell_left_out() {
 struct Limiter {
     hasher: RandomState,
     lines: Mutex<HashMap<u64, Line>>,
-    /// Whether left-out lines were not reported yet.
+    /// True if left-out lines were not reported yet.
     has_left_out: AtomicBool,
 }
 
@@ -82,7 +82,8 @@ struct Line {
 }
 
 impl Limiter {
-    /// Whether to write a line from a place in the code, and how many like it were left out before.
+    /// Number of like lines that were left out, if a line from this place in the code is to be
+    /// written.
     fn pass(&self, place: impl Hash, text: String, now: Instant) -> Option<u64> {
         let key = |parts: &dyn Fn(&mut dyn Hasher)| {
             let mut hasher = self.hasher.build_hasher();
@@ -176,7 +177,7 @@ where
     }
 }
 
-/// What an event says: the message, then the other fields.
+/// Text of an event: the message, then the other fields.
 #[derive(Debug, Default)]
 struct Text(String);
 

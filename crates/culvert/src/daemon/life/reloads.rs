@@ -34,13 +34,13 @@ impl Reloads {
         (self.refusal, self.waiting) = (None, waiting);
     }
 
-    /// It was refused.
+    /// Refuses a reload.
     pub fn refuse(&mut self, why: String) {
         self.refused += 1;
         self.refusal = Some(Refusal { time_ms: wall_ms(), why });
     }
 
-    /// What is told.
+    /// Its part of the status.
     pub fn report(&self) -> Configuration {
         Configuration {
             file: self.file.display().to_string(),
@@ -52,7 +52,7 @@ impl Reloads {
         }
     }
 
-    /// What an operator should know.
+    /// Warnings for the operator.
     pub fn warnings(&self) -> impl Iterator<Item = String> + '_ {
         let refused = self.refusal.iter().map(|refusal| {
             let ago = wall_ms().saturating_sub(refusal.time_ms) / 1000;

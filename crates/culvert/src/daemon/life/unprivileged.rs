@@ -19,7 +19,7 @@ use crate::daemon::error::StartError;
 use crate::daemon::privileges;
 use crate::daemon::way_back::WayBack;
 
-/// What cannot be configured here: there are no ports, no BPF and no kernel IPsec.
+/// Settings that are not possible here: there are no ports, no BPF and no kernel IPsec.
 pub fn problems(config: &Config) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut wrong = |key: String, value: &dyn Display, remedy: &'static str| {
@@ -46,7 +46,7 @@ pub fn problems(config: &Config) -> Vec<Problem> {
 /// Places of ports that sockets leave to memif.
 const MOST_MEMIFS: usize = 3;
 
-/// Whether this process may do what is needed, and whose root it is.
+/// Checks that this process has the rights that it needs, and is root of the right namespace.
 ///
 /// # Errors
 /// What is missing.
@@ -65,7 +65,7 @@ pub fn check_rights(is_unprivileged: bool) -> Result<(), StartError> {
     }
 }
 
-/// Whether all memory that is ever used may be locked. Where that is limited, what is beyond the limit would fail.
+/// True if all memory that is ever used may be locked. Under a limit, memory beyond it would fail.
 pub fn may_lock_memory() -> bool {
     getrlimit(Resource::Memlock).current.is_none()
 }

@@ -59,7 +59,7 @@ struct Peer {
     queues: u32,
 }
 
-/// One port.
+/// One memif port.
 struct Entry {
     config: MemifConfig,
     /// Its number among all ports, from 0.
@@ -123,17 +123,17 @@ pub struct Memifs {
 
 /// A port as the operator sees it.
 pub struct MemifState<'a> {
-    /// Its interface.
+    /// Name of its interface.
     pub interface: &'a str,
     /// `up`, or what is the matter.
     pub state: &'a str,
-    /// Its role.
+    /// Role of this end.
     pub mode: &'static str,
     /// Frames that the peer sent and that went to Linux past the workers.
     pub passed: u64,
     /// The counters of each queue.
     pub stats: Vec<PortStats>,
-    /// What peers have done wrong, by name, where it is more than nothing.
+    /// Faults of peers, by name, where there are any.
     pub faults: Vec<(&'static str, u64)>,
 }
 
@@ -236,7 +236,7 @@ impl Memifs {
         });
     }
 
-    /// What to wait on.
+    /// Descriptors to wait on.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let now = Instant::now();
         self.entries.iter().flat_map(move |entry| {
@@ -279,7 +279,7 @@ impl Memifs {
         Some(slots::of_port(entry.place))
     }
 
-    /// Those whose interfaces take packets back.
+    /// Ports whose interfaces take packets back.
     pub fn working(&self) -> impl Iterator<Item = WorkingPort<'_>> {
         self.entries.iter().map(|entry| WorkingPort {
             interface: &entry.config.interface,
@@ -465,7 +465,7 @@ impl Entry {
         self.trouble.clear();
     }
 
-    /// It is over with the peer.
+    /// Ends the connection with the peer.
     fn part(&mut self, why: &str, workers: &Workers) {
         let Some(peer) = self.peer.take() else { return };
         if peer.queues > 0 {

@@ -21,7 +21,7 @@ use crate::report::SegmentRow;
 pub struct SegmentRoutes {
     config: Srv6Config,
     sids: Vec<SidConfig>,
-    /// What Linux has outer headers come from (`ip sr tunsrc`).
+    /// Source address of outer headers in Linux (`ip sr tunsrc`).
     tunnel_source: Option<Ipv6Addr>,
     indices: HashMap<Key, u32>,
     functions: Vec<Option<SegmentRoute>>,
@@ -31,7 +31,7 @@ pub struct SegmentRoutes {
     tables: Vec<u32>,
     /// Interfaces inside the domain.
     domain: Vec<u32>,
-    /// What keeps packets from segments, for people.
+    /// Settings that keep packets from segments, for people.
     warnings: Vec<String>,
     /// All of it as people read it.
     rows: Vec<SegmentRow>,
@@ -39,7 +39,7 @@ pub struct SegmentRoutes {
     told: BTreeSet<(IpAddr, u8)>,
 }
 
-/// What an index stands for.
+/// Route behind an index.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     /// An encapsulation by an interface.
@@ -49,13 +49,13 @@ enum Key {
 }
 
 impl SegmentRoutes {
-    /// What the configuration says.
+    /// Segment routes by the configuration.
     pub fn of_config(config: &Srv6Config, sids: &[SidConfig]) -> SegmentRoutes {
         let (config, sids) = (config.clone(), sids.to_vec());
         SegmentRoutes { config, sids, ..SegmentRoutes::default() }
     }
 
-    /// Whether there are any, and so whether a change of addresses matters.
+    /// True if there are any, so that a change of addresses matters.
     pub fn is_any(&self) -> bool {
         !self.indices.is_empty() || !self.sids.is_empty()
     }
@@ -132,12 +132,12 @@ impl SegmentRoutes {
         self.warnings = warnings;
     }
 
-    /// What keeps packets from segments, for people.
+    /// Settings that keep packets from segments, for people.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Whether there are functions that may make headers.
+    /// True if there are functions that may make headers.
     fn wants_source(&self, snapshot: &Snapshot) -> bool {
         !self.sids.is_empty() || snapshot.routes().any(|route| route.has_encap)
     }
@@ -237,7 +237,7 @@ impl SegmentRoutes {
         })
     }
 
-    /// What workers read.
+    /// The segment routes, as workers read them.
     pub fn functions(&self) -> Segments {
         let functions = self.functions.iter().cloned().collect::<Segments>();
         functions.with_domain(self.domain.iter().copied()).with_sas(self.config.trust_sas)
@@ -258,7 +258,7 @@ impl SegmentRoutes {
         self.prefixes.iter().filter_map(|(addr, len)| steer::Prefix::new(*addr, *len))
     }
 
-    /// Whether these are others than when this was asked last.
+    /// True if the prefixes have changed since the last call.
     pub fn have_prefixes_changed(&mut self) -> bool {
         let has_changed = self.told != self.prefixes;
         if has_changed {
@@ -271,7 +271,7 @@ impl SegmentRoutes {
 /// The loopback's index.
 const LOOPBACK: u32 = 1;
 
-/// What a next hop does with packets; none if that is Linux's alone.
+/// Function of a next hop. `None` if Linux alone carries it out.
 fn function(encap: &Encap, source: Ipv6Addr) -> Option<Function> {
     match encap {
         Encap::Seg6(seg6) => {
@@ -289,7 +289,7 @@ fn function(encap: &Encap, source: Ipv6Addr) -> Option<Function> {
     }
 }
 
-/// What a function does, nearly as iproute2 writes it.
+/// Effect of a function, nearly as iproute2 writes it.
 fn text(function: &Function) -> String {
     let list = |headend: &Headend| {
         let segments: Vec<_> = headend.segments().iter().map(Ipv6Addr::to_string).collect();

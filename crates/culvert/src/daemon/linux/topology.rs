@@ -109,7 +109,7 @@ impl Reflection {
         own.chain(linuxs.filter_map(|r| followed(r, self.own, &self.segments))).collect()
     }
 
-    /// Whether a change may be one of segments: of a route with some, or of what their sources and interfaces are.
+    /// True if a change may concern segments: a route with some, or their sources and interfaces.
     fn concerns_segments(&self, change: &Change) -> bool {
         match change {
             Change::Route(route) | Change::RouteRemoved(route) => route.has_encap,
@@ -119,7 +119,7 @@ impl Reflection {
         }
     }
 
-    /// What routes with segments do.
+    /// The routes with segments.
     pub fn segments(&mut self) -> &mut SegmentRoutes {
         &mut self.segments
     }
@@ -142,9 +142,9 @@ impl Reflection {
     }
 }
 
-/// What is known of interfaces beside what Linux says.
+/// Facts about interfaces beside Linux's own.
 pub struct Known<'k> {
-    /// The ports.
+    /// Ports of the daemon.
     pub ports: &'k Ports,
     /// The ports of applications that share memory.
     pub memifs: &'k Memifs,
@@ -154,9 +154,9 @@ pub struct Known<'k> {
     pub vlans: &'k Vlans,
     /// The tunnel interfaces.
     pub tunnels: &'k Tunnels,
-    /// What marks packets get that arrive at a port.
+    /// Rules for the marks of packets that arrive at a port.
     pub marks: &'k [MarkConfig],
-    /// Whose GTP-U is whose.
+    /// GTP-U services and their applications.
     pub gtpu: &'k [GtpuConfig],
     /// How Linux takes packets.
     pub way_back: &'k WayBack,

@@ -86,7 +86,7 @@ fn open(config: &TunnelConfig) -> Result<Tun, io::TunError> {
     Ok(tun)
 }
 
-/// Its settings, which an interface that comes from another network namespace has lost.
+/// Sets what an interface that comes from another network namespace has lost.
 fn set_up(name: &str) {
     // What is routed here culvert protects, and what comes from here it has judged.
     for (setting, value) in [("disable_xfrm", 1), ("disable_policy", 1)] {
@@ -197,7 +197,7 @@ impl Tunnels {
         }
     }
 
-    /// Those that are in another network namespace: their indices, with what protects them and their MTU.
+    /// Tunnels in another network namespace: index, binding and MTU.
     pub fn elsewhere(&self) -> impl Iterator<Item = (u32, Binding, u32)> {
         let all = self.iter().filter(|entry| entry.place == Place::Elsewhere);
         all.map(|entry| (entry.ifindex, entry.config.binding(), entry.config.mtu))
@@ -231,8 +231,8 @@ impl Tunnels {
         self.linux.all().map(|(ifindex, _)| ifindex)
     }
 
-    /// Those of Linux's own by which it takes what was decrypted for this host, of some `if_id`s: their indices.
-    /// `takes` says whether an interface does, by its name.
+    /// Indices of Linux's own interfaces by which it takes packets that were decrypted for this
+    /// host, of some `if_id`s. `takes` tells by the name if an interface does.
     pub fn bringing(
         &self,
         snapshot: &Snapshot,
@@ -244,7 +244,7 @@ impl Tunnels {
         all.filter(|(i, _)| takes(*i)).map(|(ifindex, if_id)| (if_id, ifindex)).collect()
     }
 
-    /// What protects an interface, if it is one of these.
+    /// Binding of an interface, if it is one of these.
     pub fn binding(&self, ifindex: u32) -> Option<Binding> {
         let own = self.iter().find(|e| e.ifindex == ifindex).map(|e| e.config.binding());
         own.or_else(|| self.linux.if_id(ifindex).map(Binding::IfId))
@@ -282,17 +282,17 @@ impl Tunnels {
         has_changed.then_some(leads)
     }
 
-    /// Whether anything may be led to one.
+    /// True if packets may be led to one.
     fn is_any(&self) -> bool {
         self.iter().next().is_some() || self.linux.is_any_led()
     }
 
-    /// What leads to Linux's own ones, and to the fast path instead.
+    /// Routes that lead to Linux's own interfaces, and to the fast path instead.
     pub fn led(&self) -> Led<'_> {
         Led { tunnels: self }
     }
 
-    /// Whether a route leads to tunnel interfaces alone, for packets that are forwarded.
+    /// True if a route leads to tunnel interfaces alone, for packets that are forwarded.
     fn is_led_to(&self, route: &Route) -> bool {
         let is_forwarded = match route.dst.addr {
             IpAddr::V4(addr) => !addr.is_link_local() && !addr.is_multicast(),
@@ -304,13 +304,13 @@ impl Tunnels {
             && route.next_hops.iter().all(|hop| self.takes(hop.ifindex, Family::of(route.dst.addr)))
     }
 
-    /// Whether ports take what is routed to an interface.
+    /// True if ports take packets that are routed to an interface.
     fn takes(&self, ifindex: u32, family: Family) -> bool {
         self.iter().any(|e| e.ifindex == ifindex) || self.linux.leads(ifindex, family)
     }
 
-    /// Those that are up, as workers read them. Of one in another network namespace that is not known: what
-    /// it does not take while it is down is counted.
+    /// Tunnels that are up, as workers read them. Of one in another network namespace that is not
+    /// known: packets that it does not take while it is down are counted.
     pub fn up(&self, is_up: impl Fn(u32) -> bool) -> impl Iterator<Item = (Binding, Tunnel)> {
         let own = self.entries.iter().enumerate().filter_map(move |(place, entry)| {
             let is_elsewhere = |e: &Entry| e.place == Place::Elsewhere;
@@ -331,7 +331,7 @@ impl Tunnels {
     }
 }
 
-/// What Linux's routes lead to XFRM interfaces of its own whose SAs are the fast path's.
+/// Linux's routes to XFRM interfaces of its own whose SAs are the fast path's.
 #[derive(Clone, Copy)]
 pub struct Led<'t> {
     tunnels: &'t Tunnels,
@@ -345,7 +345,7 @@ impl<'t> Led<'t> {
         inside.filter(move |dst| dst.len >= prefix.len)
     }
 
-    /// Whether an interface is such a one.
+    /// True if an interface is such a one.
     pub fn leads(self, ifindex: u32, family: Family) -> bool {
         self.tunnels.linux.leads(ifindex, family)
     }

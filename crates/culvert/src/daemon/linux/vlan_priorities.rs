@@ -40,7 +40,7 @@ pub fn of_port(config: &[VlanConfig], port: &Link) -> Option<CodePoints> {
     configured(config, (port, port), |entry| entry.pcp_to_dscp)
 }
 
-/// What is special about a VLAN's priorities, for people; nothing where they are Linux's.
+/// Difference of a VLAN's priorities from Linux's, for people; empty where there is none.
 pub fn text(config: &[VlanConfig], vlan: &Link, port: &Link) -> &'static str {
     let of = (vlan, port);
     let to_pcp = configured(config, of, |entry| entry.dscp_to_pcp).is_some();

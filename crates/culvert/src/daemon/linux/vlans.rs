@@ -22,7 +22,7 @@ pub const MAX_VLANS: usize = 1024;
 /// The tag of the first VLAN on the way back to Linux; those of ports and marks are below.
 pub const FIRST_TAG: u16 = TAGS - MAX_VLANS as u16;
 
-/// What lies between a VLAN and its port.
+/// Interfaces between a VLAN and its port.
 #[derive(Clone, Debug, PartialEq)]
 struct Place {
     name: String,
@@ -45,14 +45,14 @@ struct Entry {
     identity: (u32, VlanTags),
 }
 
-/// The VLANs.
+/// The VLANs of all ports.
 #[derive(Default)]
 pub struct Vlans {
-    /// By interface.
+    /// VLANs by the index of their interface.
     entries: BTreeMap<u32, Entry>,
     /// Where the search for a free number begins: one that was used lately may still be in a packet.
     next: usize,
-    /// What the ports' own packets get that have a priority.
+    /// Code points for the ports' own packets, by priority.
     of_ports: BTreeMap<u32, CodePoints>,
     table: Arc<dataplane::Vlans>,
     is_full_told: bool,
@@ -60,31 +60,31 @@ pub struct Vlans {
 
 /// A VLAN that is taken.
 pub struct Taken<'v> {
-    /// Its interface.
+    /// Index of its interface.
     pub ifindex: u32,
-    /// Its port's interface.
+    /// Index of the port's interface.
     pub port: u32,
     /// The tags of its frames.
     pub tags: VlanTags,
-    /// Its tag on the way back to Linux.
+    /// Tag of its packets on the way back to Linux.
     pub back: u16,
-    /// Its name.
+    /// Name of its interface.
     pub name: &'v str,
 }
 
 /// A VLAN as the operator sees it.
 pub struct VlanState<'s> {
-    /// Its interface.
+    /// Interface of the VLAN.
     pub link: &'s Link,
     /// The interface at the bottom.
     pub port: &'s str,
-    /// Its VLAN identifiers, the outermost first.
+    /// VLAN identifiers, the outermost first.
     pub ids: Vec<u16>,
     /// `up`, or why it is Linux's.
     pub state: String,
     /// Where its priorities are not Linux's.
     pub priorities: &'static str,
-    /// What it has counted.
+    /// Counts of its frames.
     pub stats: dataplane::VlanStats,
 }
 
@@ -179,7 +179,7 @@ impl Vlans {
         Some(FIRST_VLAN_SLOT + entry.number)
     }
 
-    /// Those that are taken.
+    /// VLANs that are taken.
     pub fn taken(&self) -> impl Iterator<Item = Taken<'_>> {
         self.entries.iter().filter_map(|(ifindex, entry)| {
             let place = entry.place.as_ref()?;

@@ -7,19 +7,19 @@ use std::net::IpAddr;
 
 use mirror::{Link, Snapshot};
 
-/// What is in a VRF, and in which, by its name.
+/// Members of VRFs, with the name of the VRF.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vrfs {
     /// The VRFs themselves, and the interfaces in them.
     by_ifindex: BTreeMap<u32, String>,
-    /// Their tables.
+    /// Tables of the VRFs, by index.
     tables: BTreeMap<u32, u32>,
     /// The addresses of all of these. One may be another interface's too: what has it stays with the kernel as well.
     by_address: HashMap<IpAddr, String>,
 }
 
 impl Vrfs {
-    /// Those of a network namespace.
+    /// The VRFs of a network namespace.
     pub fn of(snapshot: &Snapshot) -> Vrfs {
         let links = snapshot.links().filter_map(|link| {
             let vrf = vrf_of(link, |index| snapshot.link(index))?;
@@ -41,7 +41,7 @@ impl Vrfs {
         Vrfs { by_ifindex, tables, by_address }
     }
 
-    /// Whether there is none.
+    /// True if there is no VRF.
     pub fn is_empty(&self) -> bool {
         self.by_ifindex.is_empty()
     }

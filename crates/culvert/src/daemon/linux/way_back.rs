@@ -35,7 +35,7 @@ use crate::daemon::vlans::{FIRST_TAG, Taken};
 /// A port whose program is attached.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkingPort<'a> {
-    /// Its interface.
+    /// Name of its interface.
     pub interface: &'a str,
     /// The interface's index.
     pub ifindex: u32,
@@ -43,14 +43,15 @@ pub struct WorkingPort<'a> {
     pub tag: u16,
     /// Packets that are redirected to its ingress do not meet its program again, or are passed by it.
     pub takes_back: bool,
-    /// Its program knows them by their mark, and takes it off those that are to have none.
+    /// True if its program knows the packets by their mark, and removes the mark from those that
+    /// are to have none.
     pub unmarks: bool,
 }
 
 /// The first tag that stands for a mark; those of ports are below, those of VLANs above.
 const FIRST_MARK: u16 = 1 + slots::MAX_PORTS as u16;
 
-/// The program.
+/// The program that gives packets back to interfaces.
 pub struct WayBack {
     program: Option<GiveBack>,
     /// The ports that get their packets back: tags by interface.
@@ -63,7 +64,7 @@ pub struct WayBack {
     marks: BTreeMap<Marks, u16>,
     /// Why there is no program.
     trouble: Option<String>,
-    /// What the operator should know of ports, by interface.
+    /// Warnings about ports, by interface.
     warnings: BTreeMap<String, String>,
 }
 
@@ -199,7 +200,7 @@ impl WayBack {
         self.tags.get(&ifindex).copied()
     }
 
-    /// What the operator should know.
+    /// Warnings for the operator.
     pub fn warnings(&self) -> impl Iterator<Item = &String> {
         self.trouble.iter().chain(self.warnings.values())
     }

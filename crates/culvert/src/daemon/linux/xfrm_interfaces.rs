@@ -15,9 +15,9 @@ use crate::daemon::vrfs::Vrfs;
 /// All of them.
 #[derive(Default)]
 pub struct XfrmInterfaces {
-    /// Those that are taken if their policies are: `if_id` by interface.
+    /// Interfaces that are taken if their policies are: `if_id` by interface.
     usable: BTreeMap<u32, u32>,
-    /// What there is, by `if_id`.
+    /// XFRM interfaces, by `if_id`.
     known: Interfaces,
     /// The outbound policies, by `if_id` and family.
     policies: HashMap<(u32, Family), Count>,
@@ -28,18 +28,18 @@ pub struct XfrmInterfaces {
 /// Outbound policies of one `if_id` and family.
 #[derive(Clone, Copy, Default)]
 struct Count {
-    /// Those that protect, and whose packets are led here.
+    /// Policies that protect, and whose packets are led here.
     led: usize,
-    /// Those that Linux carries out alone.
+    /// Policies that Linux carries out alone.
     left: usize,
 }
 
-/// What a policy counts as.
+/// Kind of a policy, for the count.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Led,
     Left,
-    /// It blocks, or asks for no protection.
+    /// A policy that blocks, or asks for no protection.
     Other,
 }
 
@@ -64,7 +64,7 @@ impl XfrmInterfaces {
         is_new
     }
 
-    /// What there is, as the source of SAs is told it.
+    /// The interfaces, as the source of SAs is told them.
     pub fn known(&self) -> &Interfaces {
         &self.known
     }
@@ -112,19 +112,19 @@ impl XfrmInterfaces {
         self.usable.iter().map(|(ifindex, if_id)| (*ifindex, *if_id))
     }
 
-    /// Whether what is routed to an interface is led here.
+    /// True if packets that are routed to an interface are led here.
     pub fn leads(&self, ifindex: u32, family: Family) -> bool {
         self.if_id(ifindex).is_some_and(|if_id| self.led.contains(&(if_id, family)))
     }
 
-    /// Whether anything is led here.
+    /// True if packets of any interface are led here.
     pub fn is_any_led(&self) -> bool {
         !self.led.is_empty()
     }
 }
 
-/// What an interface is, if it is an XFRM interface of this namespace's policies, and its `if_id`. `vrf` is the one that
-/// it is in.
+/// The `if_id` and state of an interface, if it is an XFRM interface of this namespace's policies.
+/// `vrf` is the one that it is in.
 fn state(link: &Link, vrf: Option<&str>) -> Option<(u32, Interface)> {
     let Some(XfrmInterface::IfId(if_id)) = link.xfrm.filter(|_| !link.is_tied_elsewhere) else {
         return None;

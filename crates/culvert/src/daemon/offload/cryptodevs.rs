@@ -67,7 +67,7 @@ mod with {
 mod without {
     use super::*;
 
-    /// Nothing.
+    /// Does nothing: this build has no DPDK.
     pub fn start(_configs: &BTreeMap<String, DeviceConfig>) {}
 
     /// None: the configuration has been refused already.

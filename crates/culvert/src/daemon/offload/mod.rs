@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use self::devices::SharedDevices;
 
-/// Offload devices.
+/// State of the offload devices.
 pub(super) struct Offload {
     pub(super) devices: SharedDevices,
     /// When the counters of SAs in devices were read.

@@ -10,7 +10,7 @@ use policy::{Direction, PolicyConfig};
 use steer::SenderCpu;
 use tracing::{info, warn};
 
-/// What chooses, and for how many policies.
+/// Program that chooses the queue by the sender's CPU, and the number of policies that need it.
 pub struct BySender {
     interface: String,
     choice: Option<QueueChoice>,
@@ -69,7 +69,7 @@ impl BySender {
         self.trouble = Some(trouble);
     }
 
-    /// What the operator should know.
+    /// Warnings for the operator.
     pub fn warnings(&self) -> impl Iterator<Item = &String> {
         self.trouble.iter().filter(|_| self.policies > 0)
     }

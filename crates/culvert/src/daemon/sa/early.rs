@@ -31,7 +31,7 @@ pub struct Early {
 /// A packet that Linux is about to send to the private interface.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reported {
-    /// Its mark.
+    /// Mark of the packet.
     pub mark: u32,
     /// From its IP header on.
     pub packet: Vec<u8>,
@@ -61,7 +61,7 @@ impl Early {
         }
     }
 
-    /// What was reported, at most some of it at a time.
+    /// Packets that were reported, at most some of them at a time.
     pub fn reports(&mut self) -> Vec<Reported> {
         let mut reports = Vec::new();
         // Where some were lost, they come again in a second.

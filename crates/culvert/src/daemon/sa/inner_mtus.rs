@@ -38,7 +38,7 @@ struct OfPolicy {
     mtu: Option<u32>,
 }
 
-/// What MTUs follow from.
+/// Inputs of the MTUs.
 #[derive(Clone, Copy)]
 pub struct Seen<'s> {
     pub databases: &'s Databases<Sa>,
@@ -152,7 +152,7 @@ impl InnerMtus {
     }
 }
 
-/// Whether packets of Linux's are led to culvert for a policy.
+/// True if Linux's packets are led to culvert for a policy.
 fn is_protecting(config: &PolicyConfig) -> bool {
     config.direction == Direction::Out
         && config.action == Action::Allow

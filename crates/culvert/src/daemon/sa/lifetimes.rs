@@ -4,7 +4,7 @@ use xfrm::codec::LifetimeConfig;
 
 use crate::report::{self, Left};
 
-/// What `XFRM_INF` stands for: no limit by volume.
+/// Value of `XFRM_INF`: no limit by volume.
 const UNLIMITED: u64 = u64::MAX;
 
 /// Writes what is left into an SA's row, by its age and its counters. Limits that count from the first use, which IKE

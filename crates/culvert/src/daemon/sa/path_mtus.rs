@@ -55,7 +55,7 @@ impl Daemon {
         }
     }
 
-    /// What was learnt under other settings is learnt anew.
+    /// Forgets what was learnt under other settings.
     pub(in crate::daemon) fn follow_path_mtu_config(&mut self, next: PathMtuConfig) {
         self.sa.path_mtus = PathMtuTable::new(lifetime_ns(&next));
         self.config.path_mtu = next;

@@ -14,16 +14,16 @@ use tracing::warn;
 
 use crate::daemon::texts::direction_text;
 
-/// What becomes of policies whose templates are not known, said of several.
+/// Fate of policies whose templates are not known, said of several.
 const FATE: &str = "ask for IPComp alone or too many SAs: their traffic is blocked";
 
-/// What whoever configured them can do.
+/// Remedy for the operator who configured them.
 const REMEDY: &str = "IPComp is for what ESP or AH protects, by three SAs at most in all";
 
 /// The policies that are not carried out, and the interfaces that policies name.
 #[derive(Default)]
 pub struct Shortfalls {
-    /// Those whose templates are not known: what each is, for people.
+    /// Policies whose templates are not known, each as a text for people.
     noted: BTreeMap<u32, String>,
     /// Not in the log yet, by index.
     fresh: BTreeSet<u32>,
@@ -73,7 +73,7 @@ impl Shortfalls {
         }
     }
 
-    /// What `culvert status` has to say; `has_tunnel` as for [`Shortfalls::tell`].
+    /// Warnings for `culvert status`; `has_tunnel` as for [`Shortfalls::tell`].
     pub fn warnings(&self, snapshot: &Snapshot, has_tunnel: impl Fn(u32) -> bool) -> Vec<String> {
         let count = self.noted.len();
         let unknown = (count > 0).then(|| {
@@ -90,11 +90,11 @@ impl Shortfalls {
     }
 }
 
-/// What policies refer to by number, and what of that the log knows to be missing. A change of a policy
-/// costs the same however many there are.
+/// Numbers that policies refer to, and those among them that the log has called missing. A change
+/// of a policy costs the same for any number of policies.
 #[derive(Default)]
 struct References {
-    /// By policy.
+    /// Number that each policy refers to, by the policy's index.
     of: HashMap<u32, u32>,
     /// How many policies refer to each.
     counts: BTreeMap<u32, usize>,
@@ -123,7 +123,7 @@ impl References {
         }
     }
 
-    /// What is missing, and how many policies refer to it.
+    /// Numbers that are missing, with the policies that refer to each.
     fn missing(&self, exists: impl Fn(u32) -> bool) -> impl Iterator<Item = (u32, usize)> {
         self.counts.iter().filter(move |(to, _)| !exists(**to)).map(|(to, count)| (*to, *count))
     }

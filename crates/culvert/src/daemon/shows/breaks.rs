@@ -9,7 +9,8 @@ use crate::daemon::texts::spi_text;
 use crate::report::Occurrence;
 
 impl Daemon {
-    /// Says so: whoever asked for the rate has to see that the path does not carry it (RFC 9347, section 2.4.1).
+    /// Logs a break: the operator who asked for the rate has to see that the path does not carry
+    /// it (RFC 9347, section 2.4.1).
     pub(in crate::daemon) fn note_break(&mut self, sa: &SaId, cause: Option<BreakCause>) {
         let (spi, dst) = (spi_text(sa.spi), sa.dst);
         let occurrence = match cause.map(text) {

@@ -33,7 +33,7 @@ const REQUEST_MAX_LEN: u64 = 4096;
 
 /// A question, and where its answer goes.
 pub struct Question {
-    /// What is asked.
+    /// Request of the client.
     pub request: Request,
     /// Takes the answer.
     pub answer: Sender<Reply>,
@@ -52,26 +52,26 @@ impl Question {
     }
 }
 
-/// An answer.
+/// Answer to a request.
 pub enum Reply {
-    /// JSON text.
+    /// A text in JSON.
     Text(String),
     /// Told by a thread of its own until the client has enough.
     Stream(Box<dyn FnOnce(UnixStream) + Send>),
 }
 
-/// Who may ask at a socket, and what.
+/// Rules of a socket: its users, and their requests.
 pub trait Door: Send + 'static {
-    /// Whether a client of this user may ask.
+    /// True if a client of this user may ask.
     fn admits(&self, uid: Uid) -> bool;
 
-    /// Whether this is answered.
+    /// Checks that a request is answered here.
     ///
     /// # Errors
     /// Why not, and what would be right.
     fn answers(&self, request: &Request) -> Result<(), &'static str>;
 
-    /// What is said to others.
+    /// Text for users who may not ask.
     fn refusal(&self) -> String;
 }
 

@@ -22,7 +22,7 @@ use self::events::{EventLog, Watch};
 use crate::daemon::sa::asked::Asked;
 use crate::daemon::sa::early::Early;
 
-/// What is shown, and to whom.
+/// State of all that is shown: answers, events, captures.
 pub(super) struct Shows {
     pub(super) control: Control,
     pub(super) _reader: Option<control::Listening>,

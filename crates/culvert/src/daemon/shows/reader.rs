@@ -19,7 +19,7 @@ use crate::paths;
 use crate::report::Request;
 use crate::users;
 
-/// Who may ask, and what.
+/// Rules of the socket for users who only read.
 struct Reader {
     user: String,
     may_capture: bool,

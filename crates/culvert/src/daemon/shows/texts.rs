@@ -6,7 +6,7 @@ use policy::{Direction, PortMask, Prefix, Selector};
 use crate::config::{TunnelConfig, or_any};
 use crate::protocol;
 
-/// An SPI.
+/// An SPI in hexadecimal.
 pub fn spi_text(spi: u32) -> String {
     format!("{spi:#010x}")
 }
@@ -67,7 +67,7 @@ pub fn selector_text(selector: &Selector) -> String {
     format!("{src} > {dst}, {}", selected_protocol(*protocol))
 }
 
-/// What a tunnel interface protects: its `if_id`, or its marks and ends.
+/// SAs of a tunnel interface, in words: its `if_id`, or its marks and ends.
 pub fn binding_text(config: &TunnelConfig) -> String {
     let TunnelConfig { if_id, ikey, okey, local, remote, .. } = config;
     match if_id {

@@ -1,20 +1,20 @@
 //! Positive errnos, as the kernel answers them.
 
-/// `EINVAL`.
+/// Invalid argument (`EINVAL`).
 pub const EINVAL: i32 = 22;
-/// `ESRCH`.
+/// Nothing of that name (`ESRCH`).
 pub const ESRCH: i32 = 3;
-/// `ENOMEM`.
+/// No memory (`ENOMEM`).
 pub const ENOMEM: i32 = 12;
 /// `ENOSYS`: what Linux answers for an algorithm that it does not have.
 pub const ENOSYS: i32 = 38;
-/// `EIO`.
+/// Failed input or output (`EIO`).
 pub const EIO: i32 = 5;
-/// `EEXIST`.
+/// There already (`EEXIST`).
 pub const EEXIST: i32 = 17;
-/// `ENODEV`.
+/// No such device (`ENODEV`).
 pub const ENODEV: i32 = 19;
-/// `ENOSPC`.
+/// No room (`ENOSPC`).
 pub const ENOSPC: i32 = 28;
-/// `EOPNOTSUPP`.
+/// Not supported (`EOPNOTSUPP`).
 pub const EOPNOTSUPP: i32 = 95;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use esp::{LiveNumbers, Sa};
 use xfrm::{Counters, Replay};
 
-/// Whether a number of a window was received.
+/// True if a number of a window was received.
 pub fn has(replay: &Replay, number: u64) -> bool {
     let back = replay.edge - number;
     replay.received.get((back / 64) as usize).is_some_and(|word| word >> (back % 64) & 1 == 1)

@@ -11,7 +11,7 @@ pub struct SetMarks {
     has_changed: bool,
 }
 
-/// What an SA gives to the packets that it decrypts.
+/// Marks that an SA gives to the packets that it decrypts.
 fn marks_of(config: &SaConfig) -> Marks {
     Marks { mark: config.set_mark.set_in(0), if_id: config.if_id }
 }

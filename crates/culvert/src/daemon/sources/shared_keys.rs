@@ -25,7 +25,7 @@ const MOST_NAMED: usize = 3;
 /// The keys of all SAs of counter modes, as digests, and who has them.
 #[derive(Default)]
 pub struct SharedKeys {
-    /// Its own secret: the digests tell nothing about the keys.
+    /// Secret of the digests: they tell nothing about the keys.
     hasher: RandomState,
     digests: HashMap<SaId, u64>,
     holders: HashMap<u64, Holders>,
@@ -42,7 +42,7 @@ struct Holder {
     dst: IpAddr,
 }
 
-/// Who has a key. Nearly always one SA.
+/// SAs that have a key: nearly always one.
 enum Holders {
     One(SaId, Holder),
     Several(HashMap<SaId, Holder>),

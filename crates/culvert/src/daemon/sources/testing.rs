@@ -10,9 +10,9 @@ use policy::{
     VolumeLimits,
 };
 
-/// This host.
+/// Address of this host.
 pub const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-/// The peer.
+/// Address of the peer.
 pub const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
 
 /// A tunnel's SA with AES-GCM, for [`keys`].

@@ -25,11 +25,11 @@ pub enum PlanError {
         ranges(.allowed)
     )]
     NoSuchCore {
-        /// The key.
+        /// Key of the configuration.
         key: &'static str,
-        /// The core.
+        /// Number of the core.
         core: usize,
-        /// Those that there are, ascending.
+        /// Cores that there are, ascending.
         allowed: Vec<usize>,
     },
     /// A port has more queues than the workers have places for.
@@ -40,7 +40,7 @@ pub enum PlanError {
     TooManyQueues {
         /// Queues of the port with the most.
         queues: u32,
-        /// Workers.
+        /// Workers of the configuration.
         workers: usize,
         /// Queues that they can have.
         most: usize,
@@ -71,7 +71,7 @@ impl Plan {
         Ok(Plan { workers, crypto: config.crypto_cpus.clone() })
     }
 
-    /// Whether the workers have slots for so many queues of one port.
+    /// Checks that the workers have slots for so many queues of one port.
     ///
     /// # Errors
     /// There are too few.
@@ -89,8 +89,8 @@ impl Plan {
         self.crypto.iter().copied().skip(worker).step_by(self.workers.len().max(1))
     }
 
-    /// What an operator should know. Without any port, as without privileges, all packets come by the queues of the
-    /// private interface, of which each worker has one.
+    /// Warning for the operator. Without any port, as without privileges, all packets come by the
+    /// queues of the private interface, of which each worker has one.
     pub fn warning(&self, queues: u32) -> Option<String> {
         let workers = self.workers.len();
         (queues > 0 && workers > 1 && workers > queues as usize).then(|| {
@@ -108,7 +108,7 @@ pub fn cores() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
 }
 
-/// `0-3, 6`.
+/// Cores as ranges: `0-3, 6`.
 pub fn ranges(cores: &[usize]) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &core in cores {

@@ -83,7 +83,7 @@ impl RateLimits {
         entries.iter().filter_map(|entry| made.get(entry.name.as_str()).cloned()).collect()
     }
 
-    /// What all limiters are and have counted.
+    /// Settings and counts of all limiters.
     pub fn report(&self, now_ns: u64) -> Vec<Limit> {
         let all = self.entries.iter().zip(&self.limiters);
         all.map(|(entry, limiter)| row(entry, limiter, (self.workers, now_ns))).collect()
@@ -173,7 +173,7 @@ fn row(entry: &LimitConfig, limiter: &Limiter, (workers, now_ns): (usize, u64)) 
     }
 }
 
-/// What waits, by class.
+/// Packets that wait, by class.
 fn waiting(limiter: &Limiter) -> Vec<LimitWaiting> {
     let all = Class::ALL.into_iter().zip(limiter.waited());
     all.map(|(class, of)| LimitWaiting {

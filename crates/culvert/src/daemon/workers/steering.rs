@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use policy::{Action, Direction, PolicyConfig};
 use steer::{Prefix, Steer};
 
-/// What the steering programs take from their interfaces.
+/// Packets that the steering programs take from their interfaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steering {
     /// Addresses of this host.
@@ -17,9 +17,9 @@ pub struct Steering {
     pub esp: TakenEsp,
     /// Marks that packets get that arrive at a port.
     pub marks: BTreeSet<u32>,
-    /// Whether fragments of UDP to this host are taken: some may be of ESP.
+    /// True if fragments of UDP to this host are taken: some may be of ESP.
     pub udp_fragments: bool,
-    /// Whether ICMPv6 errors to this host are taken that may be about packets with segments.
+    /// True if ICMPv6 errors to this host are taken that may be about packets with segments.
     pub segment_errors: bool,
     /// The kernel has SAs and policies too. It judges what arrives: only what leaves by a policy that protects
     /// is taken. And it carries on: everything passes once `Ports::beat` was not called for too long.
@@ -32,7 +32,7 @@ pub enum TakenEsp {
     /// All of it: the kernel has no SAs, and would answer an unknown SPI with an ICMP error.
     #[default]
     All,
-    /// That of culvert's SAs, by destination and SPI, with the number of SAs that have these. The
+    /// ESP of culvert's SAs, by destination and SPI, with the number of SAs that have these. The
     /// rest is for the kernel, which has SAs of its own.
     Own(HashMap<(IpAddr, u32), usize>),
 }

@@ -21,18 +21,18 @@ pub enum AppArmor {
 pub enum Confinement {
     /// The kernel does not tell, as without root.
     Unknown,
-    /// It is not loaded.
+    /// The profile is not loaded.
     NotLoaded,
     /// Denials are logged, and nothing else.
     Complain,
-    /// What is denied fails.
+    /// Denied access fails.
     Enforce,
 }
 
 /// Something that a profile does not allow, and that was tried.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Denial {
-    /// It failed. A profile that only complains lets it pass.
+    /// True if the access failed. A profile that only complains lets it pass.
     pub was_refused: bool,
     /// The profile's name.
     pub profile: String,
@@ -43,7 +43,7 @@ pub struct Denial {
 }
 
 impl Denial {
-    /// Whether it was culvert's daemon: its profile, or a part of that.
+    /// True for culvert's daemon: its profile, or a part of that.
     pub fn is_of_daemon(&self) -> bool {
         self.profile.split("//").next() == Some("culvert")
     }

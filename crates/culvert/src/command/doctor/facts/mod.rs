@@ -30,28 +30,28 @@ pub struct Facts {
     pub instance: Instance,
     /// Other instances whose daemons run.
     pub others: Vec<OtherInstance>,
-    /// Whether it is asked about a start without ports.
+    /// True if the question is a start without ports.
     pub is_unprivileged: bool,
 }
 
 /// Another instance whose daemon runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherInstance {
-    /// What `--name` calls it.
+    /// Name for `--name`.
     pub name: String,
-    /// Its private interface.
+    /// Name of its private interface.
     pub interface: Option<String>,
     /// The interfaces that are its ports.
     pub ports: Vec<String>,
 }
 
-/// What came of trying something.
+/// Result of a trial.
 pub type Trial = Result<(), Failed>;
 
 /// Why a trial failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// The message.
+    /// Message of the failure.
     pub text: String,
     /// For want of privileges: nothing is known then.
     pub not_permitted: bool,
@@ -66,13 +66,13 @@ pub struct Machine {
     pub missing_capabilities: Vec<&'static str>,
     /// The kernel's release, as `uname -r` gives it.
     pub kernel: String,
-    /// What the kernel tells time by; empty if it does not say.
+    /// Clock source of the kernel; empty if it does not say.
     pub clock: String,
     /// Opening an AF_XDP socket.
     pub af_xdp: Trial,
     /// Loading the steering program.
     pub bpf: Trial,
-    /// Opening `/dev/net/tun`.
+    /// Result of opening `/dev/net/tun`.
     pub tun: Trial,
     /// Opening a NETLINK_XFRM socket.
     pub xfrm: Trial,
@@ -80,11 +80,12 @@ pub struct Machine {
     pub nft: Trial,
     /// ESP in the kernel.
     pub kernel_esp: KernelEsp,
-    /// Whether the kernel can offload ESP of IPv4 (`CONFIG_INET_ESP_OFFLOAD`), where its configuration can be read.
+    /// True if the kernel can offload ESP of IPv4 (`CONFIG_INET_ESP_OFFLOAD`). `None` where its
+    /// configuration cannot be read.
     pub esp_offload: Option<bool>,
     /// How many SAs the kernel's own SAD holds, or why that is not known.
     pub kernel_sas: Result<u32, String>,
-    /// Huge pages.
+    /// Huge pages of the machine.
     pub huge_pages: HugePages,
     /// The fast engine: its description, or why it is not there.
     pub ipsec_mb: Result<String, String>,
@@ -107,7 +108,7 @@ pub struct HugePages {
     pub available_kib: u64,
 }
 
-/// Whether the kernel does ESP too.
+/// Availability of the kernel's own ESP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelEsp {
     /// Built in, or its module is loaded.
@@ -123,11 +124,11 @@ pub enum KernelEsp {
 /// The configuration file.
 #[derive(Debug)]
 pub struct Configuration {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What it says, or why it cannot be read at all.
+    /// The configuration, or the reason that it cannot be read at all.
     pub loaded: Result<Config, String>,
-    /// What is wrong with it, by itself and on this machine.
+    /// Problems of the file, by itself and on this machine.
     pub problems: Vec<Problem>,
     /// `--name`, as it was given or by default.
     pub name_asked: String,
@@ -136,19 +137,19 @@ pub struct Configuration {
 /// A configured port and its interface.
 #[derive(Debug)]
 pub struct PortFacts {
-    /// What the configuration says.
+    /// The port's part of the configuration.
     pub config: PortConfig,
     /// The interface, if it is there.
     pub link: Option<Link>,
-    /// What its driver says.
+    /// Facts from its driver.
     pub device: Result<Device, String>,
-    /// Whose XDP program is attached.
+    /// Owner of the XDP program that is attached.
     pub xdp: XdpProgram,
     /// The interface below, if it is a VLAN.
     pub below: Option<String>,
     /// The VLANs on it.
     pub vlans: Vec<VlanFacts>,
-    /// Its driver offers `esp-hw-offload`.
+    /// True if its driver offers `esp-hw-offload`.
     pub offers_esp: bool,
 }
 
@@ -159,7 +160,7 @@ pub struct VlanFacts {
     pub name: String,
     /// How many tags its frames have.
     pub tags: u32,
-    /// Its MTU.
+    /// MTU of the VLAN's interface, in bytes.
     pub mtu: u32,
 }
 
@@ -170,7 +171,7 @@ pub enum XdpProgram {
     None,
     /// The one with this number.
     Attached(u64),
-    /// It could not be seen.
+    /// The program could not be seen.
     Unknown(String),
 }
 
@@ -185,15 +186,15 @@ pub struct Network {
     pub table_routes: Vec<(Route, Vec<String>)>,
     /// The names of all interfaces.
     pub interfaces: Vec<String>,
-    /// Whether Linux has routes with segments (SRv6).
+    /// True if Linux has routes with segments (SRv6).
     pub has_segments: bool,
     /// The tables that have routes.
     pub tables: BTreeSet<u32>,
     /// Firewalls that packets between two interfaces meet, one line each.
     pub firewalls: Vec<String>,
-    /// Whether Linux has rules of NAT that such packets meet, of IPv4 and of IPv6.
+    /// True if Linux has rules of NAT that such packets meet: of IPv4, of IPv6.
     pub nat_rules: [bool; 2],
-    /// What Linux counts of its connections, where it says so.
+    /// Linux's counts of its connections, where it tells them.
     pub connections: Option<conntrack::Statistics>,
     /// Forwarding of IPv4 and IPv6; `None` where the kernel lacks the protocol.
     pub forwarding: [(Family, Option<i64>); 2],
@@ -210,11 +211,11 @@ pub struct Programs {
     pub ike: Option<PathBuf>,
     /// swanctl, with what it says of its version.
     pub swanctl: Option<(PathBuf, Option<String>)>,
-    /// What confines the IKE daemon.
+    /// Confinement of the IKE daemon.
     pub apparmor: AppArmor,
-    /// What the kernel does with its denials.
+    /// Effect of a denial of its profile in the kernel.
     pub confinement: Confinement,
-    /// What AppArmor has denied culvert or the IKE daemon, or would have.
+    /// Accesses that AppArmor has denied culvert or the IKE daemon, or would have.
     pub denials: Vec<Denial>,
     /// IKE daemons that run in this network namespace.
     pub running: Vec<IkeProcess>,
@@ -223,9 +224,9 @@ pub struct Programs {
 /// The daemon, or what it left.
 #[derive(Debug)]
 pub struct Instance {
-    /// Its name.
+    /// Name of the instance.
     pub name: String,
-    /// What a running daemon answers; `None` when none runs.
+    /// Answers of the running daemon; `None` when none runs.
     pub daemon: Option<Result<Running, String>>,
     /// The installed barriers by the guard's list, or why it cannot be read.
     pub guard: Result<Standing, String>,
@@ -233,7 +234,7 @@ pub struct Instance {
     pub saved: bool,
 }
 
-/// What a running daemon answers.
+/// Answers of a running daemon.
 #[derive(Debug)]
 pub struct Running {
     /// As `culvert status`.
@@ -275,7 +276,7 @@ pub enum Works {
     Xdp,
     /// By packet sockets at tcx.
     Packet,
-    /// That is chosen when it opens.
+    /// Chosen when the port opens.
     Open,
 }
 
@@ -290,7 +291,7 @@ impl Facts {
         }
     }
 
-    /// Whether there are no ports and no BPF: of a running daemon, or as it is asked.
+    /// True if there are no ports and no BPF: of a running daemon, or as the question is.
     pub fn is_unprivileged(&self) -> bool {
         match &self.instance.daemon {
             Some(Ok(running)) => running.status.unprivileged,
@@ -298,7 +299,7 @@ impl Facts {
         }
     }
 
-    /// Whether the kernel owns SAs and policies: of a running daemon, or after a start.
+    /// True if the kernel owns SAs and policies: of a running daemon, or after a start.
     pub fn is_beside_kernel(&self) -> bool {
         if let Some(Ok(running)) = &self.instance.daemon {
             return running.status.source == "kernel";
@@ -327,7 +328,7 @@ impl Facts {
         self.configuration.loaded.as_ref().ok()
     }
 
-    /// What a running daemon says of a port that works.
+    /// The running daemon's report on a port that works.
     pub fn working_port(&self, interface: &str) -> Option<&Port> {
         let running = self.instance.daemon.as_ref()?.as_ref().ok()?;
         running.ports.iter().find(|p| p.interface == interface && p.state == "up")

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::super::facts::{AppArmor, Confinement, PROFILES_DIR};
 
-/// What confines an IKE daemon, by the files of its profile.
+/// Confinement of an IKE daemon, by the files of its profile.
 pub fn of_ike(ike: Option<&Path>) -> AppArmor {
     let Some(profile) = ike.and_then(profile_name) else {
         return AppArmor::Unconfined;
@@ -23,7 +23,7 @@ pub fn of_ike(ike: Option<&Path>) -> AppArmor {
 /// Where the kernel lists the profiles that are loaded.
 const PROFILES: &str = "/sys/kernel/security/apparmor/profiles";
 
-/// What the kernel does with the denials of its profile.
+/// Effect of a denial of its profile in the kernel.
 pub fn confinement(ike: Option<&Path>) -> Confinement {
     match (ike, fs::read_to_string(PROFILES)) {
         (Some(ike), Ok(profiles)) => confinement_in(&profiles, ike),

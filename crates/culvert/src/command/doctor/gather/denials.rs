@@ -17,8 +17,8 @@ const MOST_MESSAGE: usize = 8192;
 /// So much of the end of auditd's log is read.
 const MOST_AUDIT: u64 = 4 << 20;
 
-/// What culvert's daemon was denied, and an IKE daemon in culvert's folders; each once. Nothing where the logs may not
-/// be read.
+/// Denials of culvert's daemon, and of an IKE daemon in culvert's folders; each once. Empty where
+/// the logs may not be read.
 pub fn look() -> Vec<Denial> {
     let (kernel, audit) = (kernel_log().unwrap_or_default(), audit_log().unwrap_or_default());
     let lines = kernel.lines().chain(audit.lines());

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::super::facts::HugePages;
 
-/// Those of the size that packet buffers lie on.
+/// Huge pages of the size that packet buffers lie on.
 const SET_ASIDE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
 /// Where settings are kept, in the order of preference for files of one name (sysctl.d(5)).

@@ -247,7 +247,7 @@ fn program_in(json: &str) -> XdpProgram {
     XdpProgram::Attached(id.unwrap_or_default())
 }
 
-/// Whether a route puts segments on packets, or is a segment.
+/// True if a route puts segments on packets, or is a segment.
 fn has_segments(route: &Route) -> bool {
     let mut hops = route.next_hops.iter();
     hops.any(|hop| matches!(hop.encap.as_deref(), Some(Encap::Seg6(_) | Encap::Seg6Local(_))))

@@ -15,7 +15,7 @@ pub const HOSTILE: &[i64] = &[
     libc::SYS_pivot_root,
 ];
 
-/// What neither the daemon nor a program that it starts has a use for.
+/// System calls for which neither the daemon nor a program that it starts has a use.
 pub const REFUSED: &[i64] = &[
     // Mounts.
     libc::SYS_mount,
@@ -76,8 +76,8 @@ pub const REFUSED: &[i64] = &[
 /// To become another program.
 pub const PROGRAMS: &[i64] = &[libc::SYS_execve, libc::SYS_execveat];
 
-/// What moving packets needs: descriptors that are open already, memory, sleep, and the end of a thread. No file is
-/// opened, no socket made, no thread and no program started.
+/// System calls for moving packets: descriptors that are open already, memory, sleep, and the end
+/// of a thread. No file is opened, no socket made, no thread and no program started.
 pub const PACKETS: &[i64] = &[
     libc::SYS_read,
     libc::SYS_write,
@@ -137,8 +137,8 @@ pub const PACKETS: &[i64] = &[
     libc::SYS_exit_group,
 ];
 
-/// What serving by HTTP needs beside [`PACKETS`]: connections to accept, and to the daemon. That of [`ASKING`] and a
-/// thread for each connection come by rules of their own.
+/// System calls for serving by HTTP beside [`PACKETS`]: connections to accept, and to the daemon.
+/// The rules of [`ASKING`], and of a thread for each connection, are apart.
 pub const SERVING: &[i64] = &[
     libc::SYS_accept4,
     libc::SYS_connect,

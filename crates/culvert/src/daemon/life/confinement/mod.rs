@@ -35,7 +35,7 @@ use tracing::warn;
 /// How far a daemon is confined. Each of its threads has one.
 #[derive(Clone, Debug)]
 pub enum Confinement {
-    /// By filters.
+    /// Confined by filters.
     Filtered(Arc<Filters>),
     /// Not at all, by its configuration.
     Off,
@@ -82,7 +82,7 @@ impl Confinement {
         }
     }
 
-    /// What an operator should know.
+    /// Warning for the operator.
     pub fn warning(&self) -> Option<String> {
         match self {
             Confinement::Filtered(_) => None,

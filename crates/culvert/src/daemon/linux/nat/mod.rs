@@ -28,16 +28,16 @@ pub use self::taken::TakenFlows;
 use self::upkeep::Upkeep;
 use crate::daemon::sources::kernel::NatWatch;
 
-/// What ports have to do about a direction of a connection.
+/// Step of the ports for a direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowStep {
-    /// Its packets, as they arrive.
+    /// Tuple of its packets, as they arrive.
     pub tuple: Tuple,
-    /// Whether they are taken from now on.
+    /// True if they are taken from now on.
     pub is_taken: bool,
 }
 
-/// What the fast path knows of Linux's connections.
+/// The fast path's table of Linux's connections.
 pub struct Nat {
     bindings: Arc<Bindings>,
     rules: NatWatch,
@@ -49,7 +49,7 @@ pub struct Nat {
     counters: NatCounters,
 }
 
-/// What has happened.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NatCounters {
     /// Times that events were lost, and everything was read anew.
@@ -67,14 +67,14 @@ struct Dump {
     gone: HashSet<(Tuple, u32)>,
 }
 
-/// What a round has found out.
+/// Results of a round.
 #[derive(Default)]
 struct Round {
     /// Connections that are not in the table yet.
     fresh: HashMap<Tuple, Arc<Binding>>,
     changes: Vec<Change>,
     steps: Vec<FlowStep>,
-    /// What Linux is told before.
+    /// Requests that Linux gets before the fast path follows.
     requests: Vec<u8>,
 }
 

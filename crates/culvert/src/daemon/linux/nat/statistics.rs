@@ -3,7 +3,8 @@
 use conntrack::{Statistics, statistics};
 use netlink::{Connection, Fault, Protocol};
 
-/// What it says; nothing where it has no connection tracking, or does not let this process ask.
+/// Linux's statistics. `None` where it has no connection tracking, or does not let this process
+/// ask.
 pub fn look() -> Option<Statistics> {
     ask().ok()
 }

@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::FlowStep;
 
-/// What ports take of translated connections.
+/// Packets that ports take of translated connections.
 #[derive(Default)]
 pub struct TakenFlows {
     bindings: Option<Arc<Bindings>>,

@@ -5,7 +5,7 @@ use std::fs;
 use conntrack::Status;
 use wire::protocol;
 
-/// In seconds.
+/// Timeouts in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     udp: u32,
@@ -42,7 +42,7 @@ impl Timeouts {
         }
     }
 
-    /// What a connection with packets is given.
+    /// Timeout of a connection with packets.
     pub fn of(&self, protocol: u8, status: Status) -> u32 {
         match protocol {
             protocol::TCP => self.tcp_established,
@@ -53,7 +53,7 @@ impl Timeouts {
         }
     }
 
-    /// The shortest.
+    /// The shortest timeout.
     pub fn shortest_s(&self) -> u32 {
         let all = [self.udp, self.udp_stream, self.tcp_established, self.icmp, self.icmpv6];
         all.into_iter().min().unwrap_or(1)

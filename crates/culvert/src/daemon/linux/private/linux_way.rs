@@ -19,7 +19,7 @@ pub struct Linux<'s> {
     v6: Vec<&'s Rule>,
     /// The private interface: routes by it are culvert's, or lead back to it.
     private: u32,
-    /// What leads to XFRM interfaces whose SAs are culvert's.
+    /// Routes to XFRM interfaces whose SAs are culvert's.
     led: Led<'s>,
 }
 
@@ -112,7 +112,7 @@ impl<'s> Linux<'s> {
             .chain(destinations.filter(inside))
     }
 
-    /// Whether a route or rule names the very prefix.
+    /// True if a route or rule names exactly this prefix.
     pub fn names(&self, prefix: Prefix) -> bool {
         self.rules(Family::of(prefix.addr)).iter().any(|rule| {
             let is_route = || {
@@ -129,12 +129,12 @@ impl<'s> Linux<'s> {
         self.led.within(prefix).filter(|dst| self.leads_to_interface(*dst))
     }
 
-    /// Whether Linux would send to a destination by such an interface.
+    /// True if Linux would send to a destination by such an interface.
     pub fn leads_to_interface(&self, dst: Prefix) -> bool {
         self.way(dst).is_some_and(|way| self.led.leads(way.ifindex, Family::of(dst.addr)))
     }
 
-    /// Whether this host has an address inside.
+    /// True if this host has an address inside.
     pub fn has_address_in(&self, prefix: Prefix) -> bool {
         self.snapshot.addresses().any(|a| prefix.contains(a.addr))
     }
@@ -180,7 +180,7 @@ impl<'s> Linux<'s> {
     }
 }
 
-/// Whether a rule applies to a packet of this host without source and mark, for all of a
+/// True if a rule applies to a packet of this host without source and mark, for all of a
 /// destination prefix.
 fn applies(rule: &Rule, dst: Prefix) -> bool {
     if rule.has_more || rule.ip_protocol.is_some() || rule.sport.is_some() || rule.dport.is_some() {

@@ -17,9 +17,9 @@ pub struct Marked {
 /// The packets that a rule is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedMark {
-    /// Those with this mark.
+    /// Packets with this mark.
     Mark(Mark),
-    /// Those with any mark.
+    /// Packets with any mark.
     Any,
 }
 

@@ -53,7 +53,7 @@ const EVERYTHING: [Prefix; 2] = [
 /// The table as wanted.
 #[derive(Debug, Default)]
 pub struct OwnTable {
-    /// Whether it is for packets with a mark.
+    /// True if it is for packets with a mark.
     is_for_marks: bool,
     /// Outbound policies by destination.
     policies: BTreeMap<Prefix, OfDestination>,
@@ -79,7 +79,7 @@ struct OfDestination {
     by_source: BTreeMap<Prefix, OfSource>,
 }
 
-/// Those with one source selector.
+/// Policies with one source selector.
 #[derive(Debug, Default)]
 struct OfSource {
     protecting: usize,
@@ -94,7 +94,7 @@ struct Held {
     effect: Effect,
 }
 
-/// What a policy does, as far as it matters here.
+/// Effect of a policy, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Effect {
     Protect,
@@ -398,7 +398,7 @@ impl OwnTable {
         around(&self.led, dst).next().map(|(around, ())| around)
     }
 
-    /// Whether Linux's own traffic to a destination passes: the address that Linux would take has
+    /// True if Linux's own traffic to a destination passes: the address that Linux would take has
     /// a policy that lets it pass, and none that does otherwise comes first.
     fn is_passed(&self, dst: Prefix, linux: &Linux<'_>) -> bool {
         if !self.passed.contains(&dst) {
@@ -433,7 +433,7 @@ impl OwnTable {
 }
 
 impl OfDestination {
-    /// Whether a policy that protects takes this source.
+    /// True if a policy that protects takes this source.
     fn takes(&self, source: IpAddr) -> bool {
         let of = |len| self.by_source.get(&Prefix::of(source, len));
         (0..=width(source)).filter_map(of).any(|of| of.protecting > 0)
@@ -453,13 +453,13 @@ const fn width(addr: IpAddr) -> u8 {
     }
 }
 
-/// What a map has for a prefix and those inside of it.
+/// Entries of a map for a prefix and those inside it.
 fn within<V>(map: &BTreeMap<Prefix, V>, region: Prefix) -> impl Iterator<Item = (&Prefix, &V)> {
     let all = map.range(region..).take_while(move |(dst, _)| region.contains(dst.addr));
     all.filter(move |(dst, _)| dst.len >= region.len)
 }
 
-/// What a map has for the prefixes around one, the narrowest first.
+/// Entries of a map for the prefixes around one, the narrowest first.
 fn around<V>(map: &BTreeMap<Prefix, V>, dst: Prefix) -> impl Iterator<Item = (Prefix, &V)> {
     let mut most = dst.len.checked_sub(1);
     std::iter::from_fn(move || {

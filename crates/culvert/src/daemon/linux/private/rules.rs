@@ -90,18 +90,18 @@ pub fn all(config: &TunConfig, led: &[LedMark], are_vrfs_passed: bool) -> Vec<Ru
     [Family::V4, Family::V6].into_iter().flat_map(of).collect()
 }
 
-/// Whether a rule is one of culvert's.
+/// True if a rule is one of culvert's.
 pub fn is_ours(rule: &Rule, config: &TunConfig) -> bool {
     all(config, &[], true).contains(rule) || is_of_marks(rule, config)
 }
 
-/// Whether it is there only for some policies or VRFs, of this or an earlier run.
+/// True if it is there only for some policies or VRFs, of this or an earlier run.
 pub fn is_passing(rule: &Rule, config: &TunConfig) -> bool {
     let is_of_vrfs = rule.l3mdev && rule.protocol == ROUTE_PROTOCOL;
     is_of_marks(rule, config) || is_of_vrfs && rule.priority == config.rule_preference - 1
 }
 
-/// Whether it leads packets with a mark, of this or an earlier run.
+/// True if it leads packets with a mark, of this or an earlier run.
 fn is_of_marks(rule: &Rule, config: &TunConfig) -> bool {
     rule.protocol == ROUTE_PROTOCOL
         && rule.priority == config.rule_preference

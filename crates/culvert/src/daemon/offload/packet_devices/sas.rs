@@ -143,7 +143,7 @@ impl PacketDevices {
     }
 }
 
-/// Whether an SA is one that a policy of one template chooses (`Databases::protecting`).
+/// True if an SA is one that a policy of one template chooses (`Databases::protecting`).
 fn suits(policy: &PolicyConfig, sa: &SaConfig) -> bool {
     let [Template { src, spi, mode, .. }] = policy.templates.as_slice() else { return false };
     let params = &sa.params;

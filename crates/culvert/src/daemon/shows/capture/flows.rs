@@ -83,7 +83,8 @@ impl Counting {
     }
 }
 
-/// What packets of one flow have in common. An SA that is replaced does not make another flow.
+/// Fields that the packets of one flow have in common. An SA that is replaced does not make
+/// another flow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     src: IpAddr,
@@ -93,7 +94,7 @@ struct Key {
     is_outbound: bool,
 }
 
-/// What counts of a record.
+/// The part of a record that counts.
 struct Seen {
     place: Place,
     is_outbound: bool,

@@ -63,7 +63,7 @@ impl Daemon {
         links.chain([(0, self.config.tun.interface.clone())]).collect()
     }
 
-    /// What is asked, as workers compare it.
+    /// Filter for workers, by the request.
     fn filter(&self, asked: &PacketFilter) -> Result<Filter, String> {
         let index = |name: &String| {
             let link = self.linux.observer.snapshot().link_by_name(name).map(|link| link.index);

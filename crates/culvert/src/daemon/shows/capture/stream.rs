@@ -129,7 +129,7 @@ impl Stream {
         }
     }
 
-    /// Whether the client has as much as it wants.
+    /// True if the client has as much as it wants.
     fn is_enough(&self, client: &UnixStream) -> bool {
         is_shut(client)
             || self.left == Some(0)
@@ -137,7 +137,8 @@ impl Stream {
     }
 }
 
-/// Whether a client that has asked has shut its side down: it says nothing more, so what can be read is its end.
+/// True if a client that has asked has shut its side down. It says nothing more, so readable means
+/// its end.
 pub fn is_shut(client: &UnixStream) -> bool {
     let mut fds = [PollFd::new(client, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)

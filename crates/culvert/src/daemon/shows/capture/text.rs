@@ -14,12 +14,12 @@ pub fn name(names: &Names, ifindex: u32) -> String {
     names.get(&ifindex).cloned().unwrap_or_else(|| format!("#{ifindex}"))
 }
 
-/// An SA.
+/// An SA, in words.
 pub fn sa(OfSa { id, reqid }: &OfSa) -> String {
     format!("SA {} to {}, reqid {reqid}", spi_text(id.spi), id.dst)
 }
 
-/// What became of a packet, as a word.
+/// Fate of a packet, as a word.
 pub fn word(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Unknown => "unknown",
@@ -35,7 +35,7 @@ pub fn word(verdict: &Verdict) -> &'static str {
     }
 }
 
-/// What became of a packet.
+/// Fate of a packet, in words.
 pub fn verdict(record: &Record, names: &Names) -> String {
     match &record.verdict {
         Verdict::Unknown => "its end came too late to be noted".into(),

@@ -92,7 +92,7 @@ impl Daemon {
     }
 }
 
-/// What became of a packet; with what else follows, where the decision says that.
+/// Fate of a packet, in a sentence; with further consequences, where the decision has some.
 fn sentence(record: &Record, fate: Option<&Fate>, names: &Names) -> String {
     match (&record.verdict, fate) {
         (Verdict::Held, Some(fate @ (Fate::WaitsForSa { .. } | Fate::WaitsForFragments))) => {

@@ -40,7 +40,7 @@ impl Traces {
         self.all.remove(&trace)
     }
 
-    /// It goes on.
+    /// Puts a trace back that goes on.
     pub(super) fn put_back(&mut self, trace: u64, running: Running) {
         self.all.insert(trace, running);
     }

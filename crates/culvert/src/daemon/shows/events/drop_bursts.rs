@@ -21,20 +21,20 @@ pub struct DropBursts {
 
 #[derive(Clone, Default)]
 struct Reason {
-    /// What the counter said.
+    /// Value of the counter.
     count: u64,
     burst: Option<Burst>,
 }
 
 #[derive(Clone)]
 struct Burst {
-    /// What the counter said before it.
+    /// Value of the counter before the burst.
     before: u64,
-    /// What it said when there were many last.
+    /// Value of the counter when there were many drops last.
     after: u64,
     /// From its begin until then.
     lasted: Duration,
-    /// Since then.
+    /// Time since then.
     quiet: Duration,
 }
 
@@ -61,7 +61,7 @@ impl DropBursts {
     }
 }
 
-/// What is new of one reason.
+/// Change of one reason's drops.
 enum News {
     Begins { packets: u64 },
     Over { packets: u64, seconds: u64 },

@@ -28,7 +28,7 @@ const AT_ONCE: usize = 512;
 
 /// The events of this run.
 pub struct EventLog {
-    /// See [`Events::run`].
+    /// Run of the daemon: see [`Events::run`].
     run: u64,
     /// The newest last.
     events: VecDeque<Event>,

@@ -8,11 +8,11 @@ use super::ports::PortStates;
 /// How often is looked. A port that is back sooner was not gone.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What was seen last.
+/// States that were seen last.
 pub struct Watch {
-    /// Ports.
+    /// States of the ports.
     pub ports: PortStates,
-    /// Drop counters.
+    /// Bursts by drop counters.
     pub drops: DropBursts,
     looked_at: Instant,
 }

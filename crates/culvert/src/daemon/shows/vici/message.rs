@@ -127,7 +127,7 @@ pub fn walk<'m>(
     }
 }
 
-/// What has not been read.
+/// Bytes that were not read yet.
 struct Rest<'m>(&'m [u8]);
 
 impl<'m> Rest<'m> {
@@ -157,7 +157,7 @@ pub mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a section holds.
+    /// Content of a section.
     #[derive(Clone, Debug)]
     pub enum Node {
         Section(Vec<u8>, Vec<Node>),
@@ -200,7 +200,7 @@ pub mod tests {
         }
     }
 
-    /// What is shown, in lines.
+    /// The message as it is shown, in lines.
     fn shown(message: &[u8]) -> (Vec<String>, Result<(), Malformed>) {
         let mut lines = Vec::new();
         let end = walk(message, |path, part| lines.push(format!("{path:?} {part:?}")));

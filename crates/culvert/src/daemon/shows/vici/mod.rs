@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Of the time at most one part in so many is charon's answering: one with very many SAs is asked more rarely.
 const SHARE: u32 = 10;
 
-/// What was said longer ago says nothing any more.
+/// Age at which charon's last answer counts for nothing.
 const STALE: Duration = Duration::from_secs(90);
 
 /// The thread that asks, if one is to.
@@ -47,7 +47,7 @@ struct Asking {
     _until: Sender<()>,
 }
 
-/// What was heard last.
+/// Last answer of charon.
 struct Said {
     at: Instant,
     children: Result<Vec<ConfiguredChild>, String>,
@@ -76,7 +76,7 @@ impl Vici {
         Ok(())
     }
 
-    /// What is known; none where nobody asks.
+    /// Charon's connections. `None` where no thread asks.
     pub fn report(&self) -> Option<Connections> {
         let said = self.asking.as_ref()?.said.load();
         let (children, why) = match &said.children {

@@ -9,8 +9,8 @@ use policy::{SaConfig, Template};
 use crate::daemon::Daemon;
 
 impl Daemon {
-    /// What an operator could do, each with its command where there is one. A policy helps against nothing that befalls
-    /// key exchange.
+    /// Hints for the operator, each with its command where there is one. A policy helps against
+    /// nothing that befalls key exchange.
     pub(super) fn hints(
         &self,
         fate: &Fate,
@@ -59,7 +59,8 @@ impl Daemon {
 }
 
 impl Daemon {
-    /// Who asks of a packet in clear where a tunnel is may have meant one out of the tunnel.
+    /// Hint for a question about a packet in clear where a tunnel is: one out of the tunnel may
+    /// have been meant.
     fn of_tunnel(&self, reason: DropReason, came: &Came, index: Option<u32>) -> Option<String> {
         let &Came::Port { ifindex } = came else { return None };
         if reason != DropReason::InCleartext {
@@ -79,7 +80,7 @@ impl Daemon {
     }
 }
 
-/// Whether a template of an inbound policy asks for an SA.
+/// True if a template of an inbound policy asks for an SA.
 fn is_asked_for(sa: &SaConfig, template: &Template) -> bool {
     let is_between = sa.params.src == template.src && sa.params.dst == template.dst;
     sa.params.mode == template.mode
@@ -93,7 +94,7 @@ fn in_tunnel(interface: &str, spi: u32) -> String {
     )
 }
 
-/// What helps against a drop; nothing for those that a packet has by its own fault, or that a whole packet
+/// Remedy for a drop. `None` for those that a packet has by its own fault, or that a whole packet
 /// made here cannot have.
 fn of_drop(reason: DropReason, policy: &str) -> Option<String> {
     Some(match reason {

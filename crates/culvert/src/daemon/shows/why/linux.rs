@@ -9,27 +9,27 @@ use super::text;
 use crate::daemon::Daemon;
 use crate::report::WhyStep;
 
-/// Whose packet it is.
+/// Sender of a packet: this host, or another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// This host's own.
+    /// This host's own programs.
     Host,
     /// Another host's, received by this interface, which is no port.
     Received(u32),
 }
 
-/// What Linux does with it.
+/// Effect of Linux on a packet.
 pub enum Through {
-    /// It comes to culvert.
+    /// The packet comes to culvert.
     Comes(Came, Vec<WhyStep>),
-    /// It never does.
+    /// The packet never comes to culvert.
     Stays(Stays),
 }
 
 /// A packet that culvert never sees.
 pub struct Stays {
     pub steps: Vec<WhyStep>,
-    /// What becomes of it if no barrier stops it.
+    /// Fate of the packet if no barrier stops it.
     pub verdict: String,
     pub barred: Option<Barred>,
 }

@@ -168,7 +168,7 @@ impl Daemon {
         Ok((Came::Decrypted { sa: sa.config.id(), ifindex }, how))
     }
 
-    /// Whether the steering program of a port takes the packet, in words too.
+    /// Verdict of a port's steering program on the packet: taken or not, in words too.
     fn steered(&self, came: &Came, h: &Headers) -> Option<(WhyStep, bool)> {
         let Came::Port { ifindex } = came else { return None };
         let is_local = self.crew.tables.topology.load().is_local_addr(h.dst);

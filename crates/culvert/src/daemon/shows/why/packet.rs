@@ -8,10 +8,10 @@ use wire::{ipv4, ipv6, protocol, tcp, udp};
 
 use crate::report::WhyPacket;
 
-/// What it has in front, in bytes, by protocol: ports, or type and code.
+/// Bytes in front of its payload by protocol: ports, or type and code.
 const MIN_UPPER_LEN: usize = 8;
 
-/// Its bytes.
+/// Bytes of the packet.
 ///
 /// # Errors
 /// The packet cannot be: what has to be asked instead.
@@ -66,7 +66,7 @@ pub fn packet(asked: &WhyPacket) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// What follows the IP header: ports or type and code, and zeros.
+/// Bytes behind the IP header: ports or type and code, and zeros.
 fn upper(asked: &WhyPacket, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     let (src_port, dst_port) = (asked.src_port.to_be_bytes(), asked.dst_port.to_be_bytes());

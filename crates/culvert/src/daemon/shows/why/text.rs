@@ -32,7 +32,7 @@ pub fn guarded(Prefix { addr, len }: Prefix) -> WhyStep {
     )
 }
 
-/// A packet.
+/// A packet, in words.
 pub fn packet(asked: &WhyPacket) -> String {
     let WhyPacket { src, dst, protocol: number, src_port, dst_port, len, .. } = asked;
     let name = name(*number);
@@ -113,7 +113,7 @@ pub fn verdict(fate: &Fate, steps: &[WhyStep]) -> String {
     }
 }
 
-/// What follows a verdict that waits for a neighbour.
+/// Text behind a verdict that waits for a neighbour.
 pub fn delay(steps: &[Step]) -> String {
     let unknown = steps.iter().find_map(|step| match step {
         Step::Neighbour { addr, resolution: Resolution::Unknown | Resolution::Pending, .. } => {
@@ -137,7 +137,7 @@ fn icmp(cause: IcmpCause) -> String {
     }
 }
 
-/// What is known of a neighbour, and what follows.
+/// State of a neighbour, and its consequence.
 fn neighbour_answer(addr: IpAddr, resolution: Resolution) -> String {
     match resolution {
         Resolution::Resolved { mac, .. } if mac.0 == [0; 6] => {
@@ -153,7 +153,7 @@ fn neighbour_answer(addr: IpAddr, resolution: Resolution) -> String {
     }
 }
 
-/// What Linux's NAT has decided.
+/// Decision of Linux's NAT, in words.
 fn nat_answer(says: NatSays) -> String {
     match says {
         NatSays::Linux => {

@@ -16,7 +16,7 @@ pub const LINGER: Duration = Duration::from_millis(250);
 
 /// A deleted SA.
 pub struct Leaver {
-    /// Its live numbers.
+    /// Live numbers of the SA.
     pub live: LiveNumbers,
     /// Under which id the vault keeps them.
     pub owner: u64,

@@ -83,7 +83,7 @@ struct Retired {
     sent: u64,
     /// No number above it was handed out.
     is_exact: bool,
-    /// Its place in the order.
+    /// Place in the order.
     at: u64,
 }
 
@@ -115,7 +115,7 @@ impl Numbers {
         numbers
     }
 
-    /// Whether a record of the vault is this module's.
+    /// True if a record of the vault is this module's.
     pub fn is_ours(record: &Record) -> bool {
         record.key.first().is_some_and(|kind| *kind >= SECRET)
     }

@@ -8,20 +8,20 @@
 use policy::{Action, Direction, Mark, PolicyConfig};
 use xfrm::Bypass;
 
-/// Their directions.
+/// Directions of the bypass policies.
 const DIRECTIONS: [Direction; 2] = [Direction::In, Direction::Forward];
 
-/// Those of the private interface.
+/// Bypass policies of the private interface.
 pub fn of_private(judged: u32) -> [Bypass; 2] {
     DIRECTIONS.map(|direction| Bypass { direction, is_v6: true, if_id: 0, mark: judged })
 }
 
-/// Those of an XFRM interface. What is not for this host does not come in by it.
+/// Bypass policies of an XFRM interface. Packets that are not for this host do not come in by it.
 pub fn of_interface(if_id: u32, judged: u32) -> [Bypass; 2] {
     [false, true].map(|is_v6| Bypass { direction: Direction::In, is_v6, if_id, mark: judged })
 }
 
-/// Whether a policy is one of them, of this run or another.
+/// True if a policy is one of them, of this run or another.
 pub fn is_bypass(config: &PolicyConfig, judged: u32) -> bool {
     let selector = &config.selector;
     let is_any =

@@ -16,7 +16,7 @@ use xfrm::LearntPolicy;
 use super::model::{Component, KnownSa, Model, SaKey};
 use super::why::{Why, policy as reason};
 
-/// What is decided about a component.
+/// Decision about a component.
 #[derive(Debug, Default)]
 pub struct Choice {
     /// Each SA: `None` for those that the fast path takes, else why not.

@@ -405,14 +405,14 @@ impl KernelSource {
     }
 }
 
-/// Whether what was under way since then has ended.
+/// True if all that was under way since then has ended.
 fn has_waited(since: Instant, at_least: Duration, looks: u32) -> bool {
     let waited = since.elapsed();
     waited >= at_least && looks >= LOOKS || waited >= LOOKS_WAIT
 }
 
-/// What either of two windows has received, in a window of this size that ends at the higher edge; in the
-/// form of the first, which is the kernel's.
+/// Union of two windows, in a window of this size that ends at the higher edge; in the form of the
+/// first, which is the kernel's.
 fn union(kernels: &Replay, ours: &Replay, size: u32) -> Replay {
     let edge = kernels.edge.max(ours.edge);
     let mut received = vec![0u64; kernels.received.len()];

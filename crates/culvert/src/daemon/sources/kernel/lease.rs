@@ -20,7 +20,7 @@ pub const RENEW_BELOW: u64 = NUMBERS / 2;
 /// How often a lease is tried for, while the kernel encrypts.
 const ATTEMPTS: usize = 8;
 
-/// What became of a lease.
+/// Result of a lease.
 pub enum Lease {
     /// The numbers after the first one's `replay.sent`, up to the second, are the fast path's.
     Taken(KernelNumbers, u64),
@@ -66,7 +66,7 @@ pub fn renew(
     })
 }
 
-/// Whether the kernel has encrypted since it was told these numbers.
+/// True if the kernel has encrypted since it was told these numbers.
 pub fn is_used(now: &KernelNumbers, written: &KernelNumbers) -> bool {
     now.replay.sent != written.replay.sent || now.counters.packets != written.counters.packets
 }

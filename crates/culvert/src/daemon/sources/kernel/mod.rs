@@ -65,9 +65,9 @@ const MOVING_MOST: usize = 64;
 /// Marks of packets that are culvert's own business.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnMarks {
-    /// What leads past culvert's routes.
+    /// Mark of packets that are led past culvert's routes.
     pub past: u32,
-    /// What has come by the private interface, and was judged by the fast path.
+    /// Mark of packets that came by the private interface, and that the fast path has judged.
     pub judged: u32,
 }
 
@@ -77,7 +77,7 @@ pub struct KernelSource {
     events: KernelEvents,
     model: Model,
     published: Published,
-    /// What has to be decided about.
+    /// Links that have to be decided about.
     touched: HashSet<Link>,
     /// SAs that wait for their turn to enter the fast path.
     waiting: BTreeSet<SaKey>,
@@ -85,12 +85,12 @@ pub struct KernelSource {
     moving: BTreeSet<SaKey>,
     /// When the kernel is to be told of an SA.
     to_write: BTreeSet<(Instant, SaKey)>,
-    /// Those that went lately, and may come again with other ends.
+    /// SAs that were deleted lately, and may come again with other ends.
     departed: Departed,
     /// When something is to be decided about again.
     revisits: BTreeSet<(Instant, Link)>,
     samples: Vec<(IpAddr, u32)>,
-    /// What the kernel has received, and since when that is known.
+    /// Windows of packets that the kernel has received, and since when they are known.
     merges: Vec<(Instant, Merge)>,
     generation: u64,
     marks: OwnMarks,
@@ -108,7 +108,7 @@ pub struct KernelSource {
     trouble: Option<String>,
     /// The firewalls; none where they are not asked.
     firewall: Option<FirewallWatch>,
-    /// Its lock keeps a second daemon of this name away.
+    /// The vault, whose lock keeps a second daemon of this name away.
     vault: Vault,
 }
 
@@ -211,7 +211,7 @@ impl KernelSource {
         }
     }
 
-    /// Whether a policy is taken, where that does not depend on SAs.
+    /// True if a policy is taken, false if not. `None` where that depends on SAs.
     fn is_taken_alone(&self, policy: &LearntPolicy) -> Option<bool> {
         let config = &policy.config;
         let is_carried = policy.failure.is_none();
@@ -326,9 +326,9 @@ impl KernelSource {
         configs.iter().for_each(|config| self.published.put_policy(config, Hand::Culvert));
     }
 
-    /// Whether all SAs that Linux may choose for an outbound policy are in the fast path already: then nothing
-    /// has to cross. If so, what Linux encrypts by them until it sees no more of the policy's packets hardly
-    /// counts.
+    /// True if all SAs that Linux may choose for an outbound policy are in the fast path already:
+    /// nothing has to cross. Then the packets that Linux encrypts by them, until it sees no more
+    /// of the policy's packets, hardly count.
     fn has_all_sas(&mut self, index: u32) -> bool {
         let Some(policy) = self.model.policy(index) else { return false };
         let keys: Vec<SaKey> = self.model.candidates(policy).copied().collect();
@@ -344,7 +344,7 @@ impl KernelSource {
         true
     }
 
-    /// Whether an SA of a policy is in the fast path, or on its way there or back.
+    /// True if an SA of a policy is in the fast path, or on its way there or back.
     fn has_sa_on_its_way(&self, index: u32) -> bool {
         let Some(policy) = self.model.policy(index) else { return false };
         let candidates = self.model.candidates(policy);

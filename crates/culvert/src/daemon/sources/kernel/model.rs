@@ -49,11 +49,11 @@ pub struct KnownSa {
     pub place: Place,
     /// Why it is not in the fast path.
     pub why: Option<Why>,
-    /// What the kernel was told last, while the SA is in the fast path.
+    /// Numbers that the kernel was told last, while the SA is in the fast path.
     pub written: KernelNumbers,
     /// When that was.
     pub written_at: Instant,
-    /// What the kernel itself has counted, while the SA is in the fast path.
+    /// Counts of the kernel itself, while the SA is in the fast path.
     pub kernels: Counters,
     /// How often the kernel has encrypted by it lately, and the last time that it did.
     pub strikes: (u32, Instant),
@@ -69,9 +69,9 @@ pub struct KnownSa {
     pub looks: u32,
     /// The last number that the fast path may use, where it has some.
     pub ceiling: Option<u64>,
-    /// What it has from the time when it had other ends, until it is in the fast path again.
+    /// State from the time when it had other ends, until it is in the fast path again.
     pub inherited: Option<Inherited>,
-    /// It was taken from packets, and its last number is not told yet.
+    /// Set once it was taken from packets, until its last number is told.
     pub closing: Option<Arc<SaEntry<Sa>>>,
 }
 
@@ -84,7 +84,7 @@ impl KnownSa {
         *told = now.counters;
     }
 
-    /// What it has counted with other ends, and the kernel was not told.
+    /// Counts with other ends that the kernel was not told.
     pub fn untold(&self) -> Counters {
         self.inherited.as_ref().map(|before| before.untold).unwrap_or_default()
     }
@@ -103,7 +103,7 @@ impl KnownSa {
     }
 }
 
-/// What ties SAs and policies together.
+/// Tie between SAs and policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Link {
     /// Of SAs and templates that may fit each other: the reqid.
@@ -131,7 +131,7 @@ pub struct SaKey {
 }
 
 impl SaKey {
-    /// The SPI.
+    /// SPI, host byte order.
     pub fn spi(&self) -> u32 {
         self.spi
     }
@@ -159,9 +159,9 @@ pub struct Model {
 /// SAs and policies that are to be decided about together.
 #[derive(Default)]
 pub struct Component {
-    /// The SAs.
+    /// SAs of the component.
     pub sas: Vec<SaKey>,
-    /// The policies.
+    /// Policies of the component.
     pub policies: Vec<u32>,
 }
 
@@ -181,7 +181,7 @@ impl Model {
         true
     }
 
-    /// Whether an address is this host's.
+    /// True if an address is this host's.
     pub fn is_local(&self, addr: IpAddr) -> bool {
         self.local.contains(&addr)
     }
@@ -200,7 +200,7 @@ impl Model {
         has_changed
     }
 
-    /// What is in VRFs.
+    /// Members of VRFs.
     pub fn vrfs(&self) -> &Vrfs {
         &self.vrfs
     }
@@ -321,7 +321,7 @@ impl Model {
         }
     }
 
-    /// An SA.
+    /// The SA of this key.
     pub fn sa(&self, key: &SaKey) -> Option<&KnownSa> {
         self.sas.get(key)
     }
@@ -331,12 +331,12 @@ impl Model {
         self.sas.get_mut(key)
     }
 
-    /// All SAs.
+    /// SAs with their keys.
     pub fn sas(&self) -> impl Iterator<Item = (&SaKey, &KnownSa)> {
         self.sas.iter()
     }
 
-    /// A policy.
+    /// The policy of this index.
     pub fn policy(&self, index: u32) -> Option<&LearntPolicy> {
         self.policies.get(&index)
     }
@@ -346,7 +346,7 @@ impl Model {
         self.policies.keys().copied()
     }
 
-    /// All links.
+    /// Links of all SAs and policies.
     pub fn links(&self) -> impl Iterator<Item = Link> {
         self.groups.keys().copied()
     }
@@ -430,8 +430,9 @@ fn side(local: &HashSet<IpAddr>, sa: &LearntSa) -> Option<Side> {
     }
 }
 
-/// Whether a template of a policy with an `if_id` may choose an SA. Inbound Linux takes those without one
-/// for any, but only where no interface has it: packets that come in by one belong to that.
+/// True if a template of a policy with an `if_id` may choose an SA. Inbound Linux takes policies
+/// without one for any, but only where no interface has it: packets that come in by one belong to
+/// that interface.
 fn fits(if_id: u32, wanted: &Wanted, sa: &LearntSa) -> bool {
     if_id == sa.if_id
         && wanted.protocol == sa.id.protocol
@@ -463,5 +464,5 @@ fn links_of(policy: &LearntPolicy) -> impl Iterator<Item = Link> {
     policy.wanted.iter().map(link_of_wanted).chain(interface)
 }
 
-/// `XFRM_MODE_TRANSPORT`.
+/// Transport mode (`XFRM_MODE_TRANSPORT`).
 const TRANSPORT: u8 = 0;

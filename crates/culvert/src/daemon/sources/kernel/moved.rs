@@ -2,7 +2,7 @@
 //! numbers, as IKE daemons do for MOBIKE.
 //!
 //! The kernel then has what it was told last, up to [`INTERVAL`](super::timing::INTERVAL) before. What the fast path
-//! has received since would be received again by whoever repeats it. So it is kept for a moment when an SA
+//! has received since would be received again if somebody replays it. So it is kept for a moment when an SA
 //! goes, and added when one with its SPI and keys comes.
 
 use std::collections::{HashMap, VecDeque};
@@ -21,18 +21,18 @@ pub struct Departed {
     order: VecDeque<(Instant, u32)>,
 }
 
-/// What an SA has from the one that it was before.
+/// State of an SA from the one that it was before.
 pub struct Inherited {
-    /// What was received.
+    /// Window of the received numbers.
     pub replay: Replay,
-    /// What was counted and not told to the kernel.
+    /// Counts that the kernel was not told.
     pub untold: Counters,
-    /// What the kernel knew.
+    /// Packets that the kernel knew of.
     told_packets: u64,
 }
 
 impl Inherited {
-    /// What an SA of the fast path has received and counted, and what of it the kernel was told.
+    /// State of an SA of the fast path, and the part of it that the kernel was told.
     pub fn new(replay: Replay, counted: &Counters, told: &Counters) -> Inherited {
         let untold = Counters {
             bytes: counted.bytes.saturating_sub(told.bytes),
@@ -51,8 +51,9 @@ impl Departed {
         self.order.push_back((now, spi));
     }
 
-    /// What a new SA has from one that went; `None` if there was none with its SPI and keys, or if it comes at the same
-    /// place: then its owner has added it anew, and the kernel begins with the state that it was given.
+    /// State of a new SA from one that was deleted. `None` if there was none with its SPI and
+    /// keys, or if it comes at the same place: its owner has added it anew, and the kernel begins
+    /// with the state that it was given.
     pub fn take(&mut self, new: &LearntSa) -> Option<Inherited> {
         let (_, old, _) = self.by_spi.get(&new.id.spi)?;
         let (Ok((config, keys)), Ok((old_config, old_keys))) = (&new.carried, &old.carried) else {

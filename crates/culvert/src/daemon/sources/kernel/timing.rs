@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What is on its way between the kernel and the fast path.
+/// Time for packets that are on their way between the kernel and the fast path.
 pub const STEP: Duration = Duration::from_millis(1);
 
 /// An SA of the fast path, of which the kernel is told.

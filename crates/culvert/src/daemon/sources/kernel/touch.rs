@@ -33,8 +33,8 @@ pub fn touch(selector: &Selector, mark: u32) -> io::Result<()> {
     socket.connect(&SocketAddr::new(dst, port(selector.dst_port, DISCARD)).into())
 }
 
-/// What both a policy and an SA of its choice are for. For another flow of the policy Linux might have no SA, and
-/// would ask the IKE daemon for one.
+/// Selector that both a policy and an SA of its choice have in common. For another flow of the
+/// policy Linux might have no SA, and would ask the IKE daemon for one.
 pub fn within(policy: &Selector, sa: Option<&Selector>) -> Selector {
     let of_sa = sa.filter(|sa| sa.dst.addr.is_ipv4() == policy.dst.addr.is_ipv4());
     let Some(sa) = of_sa else { return *policy };
@@ -66,7 +66,7 @@ fn host(prefix: Prefix) -> IpAddr {
 
 const UDP: u8 = 17;
 
-/// RFC 863.
+/// UDP port of the discard service (RFC 863).
 const DISCARD: u16 = 9;
 
 #[cfg(test)]

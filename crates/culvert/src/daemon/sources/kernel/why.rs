@@ -26,13 +26,13 @@ pub enum Why {
     /// Packets that ports take have no marks.
     #[error("it has a mark, which packets that culvert takes do not have")]
     Mark,
-    /// It belongs to an interface that is not taken.
+    /// The policy or SA belongs to an interface that is not taken.
     #[error("{0}")]
     Interface(Cow<'static, str>),
-    /// It has an end, or is for packets, in a VRF, whose routes are not followed.
+    /// The policy or SA has an end, or is for packets, in a VRF, whose routes are not followed.
     #[error("it is in the VRF {0}, which stays with the kernel")]
     Vrf(String),
-    /// Its packets are those of one interface; whose those are is asked of policies alone.
+    /// Packets of one interface alone: only policies know their packets' interface.
     #[error("its selector names an interface")]
     Selector,
     /// Routes may ask for the mark, which culvert's do not.
@@ -44,7 +44,7 @@ pub enum Why {
     /// A policy that asks for it is the kernel's.
     #[error("policy {index} asks for it, and stays with the kernel: {reason}")]
     Policy {
-        /// The policy.
+        /// Index of the policy.
         index: u32,
         /// Why that one stays.
         reason: Cow<'static, str>,
@@ -55,7 +55,7 @@ pub enum Why {
     /// The kernel did not take or tell its numbers.
     #[error("the kernel did not take its numbers: {0}")]
     Numbers(String),
-    /// It is being handed back.
+    /// The SA is being handed back.
     #[error("culvert stops")]
     Stopping,
 }
@@ -67,9 +67,9 @@ pub mod interface {
     /// There is none with this `if_id` alone.
     pub const EXTERNAL: &str =
         "no XFRM interface here has its if_id; one takes that of each packet (external)";
-    /// It is down.
+    /// The interface is down.
     pub const DOWN: &str = "the XFRM interface with its if_id is down";
-    /// Its routes are not followed.
+    /// The routes of the interface are not followed.
     pub const ENSLAVED: &str = "the XFRM interface with its if_id belongs to a bridge or the like";
 
     /// Nor are those of a VRF.
@@ -87,13 +87,13 @@ pub mod policy {
     use super::Why;
     use crate::daemon::texts::spi_text;
 
-    /// It cannot be carried.
+    /// The policy cannot be carried.
     pub fn failed(failure: &Failure) -> String {
         format!("it is not carried: {failure}")
     }
-    /// It is for a mark.
+    /// The policy is for a mark.
     pub const MARK: &str = "it is for packets with a mark";
-    /// It is for a VRF.
+    /// The policy is for a VRF.
     pub fn of_vrf(name: &str) -> String {
         format!("it is for the VRF {name}, which stays with the kernel")
     }
@@ -111,6 +111,6 @@ pub mod policy {
     pub fn sa(spi: u32, why: &Why) -> String {
         format!("its SA {} stays with the kernel: {why}", spi_text(spi))
     }
-    /// It will be taken with its SAs, or has been and goes back.
+    /// The policy will be taken with its SAs, or has been and goes back.
     pub const CROSSING: &str = "its SAs are on their way between the kernel and the fast path";
 }

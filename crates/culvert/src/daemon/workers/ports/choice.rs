@@ -21,7 +21,7 @@ use steer::{Hook, SteerError};
 pub(super) enum Reason {
     /// A queue was bound with zero copy.
     ZeroCopy,
-    /// It was not, for the reason that is said here.
+    /// The queue was not bound with zero copy, for this reason.
     NoZeroCopy(String),
     /// The same, and the kernel owns the SAs.
     KernelOwns(String),
@@ -57,7 +57,8 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What a port's first queue tells that was bound with zero copy; with the queue if it was.
+/// Choice of the sockets by the port's first queue, which was bound with zero copy; with the queue
+/// if it was.
 ///
 /// # Errors
 ///
@@ -83,10 +84,11 @@ pub(super) fn choose<T>(
     }
 }
 
-/// Whether the queue is somebody else's, the interface is not there or not up, or rights are missing: with a driver that
-/// has zero copy it would be the same, and packet sockets would stay when it is over. Drivers refuse in several ways
-/// (`EOPNOTSUPP` the kernel for them, `EINVAL` where a setting stands against it), and one that lacks memory for it works
-/// without.
+/// True if the answer is about the moment: another program has the queue, the interface is not
+/// there or not up, or rights are missing. With a driver that has zero copy it would be the same,
+/// and packet sockets would stay when it is over. Drivers refuse in several ways (`EOPNOTSUPP` the
+/// kernel for them, `EINVAL` where a setting stands against it), and one that lacks memory for it
+/// works without.
 fn is_about_now(answer: &io::Error) -> bool {
     matches!(
         answer.raw_os_error(),

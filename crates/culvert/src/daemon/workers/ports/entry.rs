@@ -63,7 +63,8 @@ pub(super) struct Working {
 }
 
 impl Working {
-    /// Whether its sockets outlast their interface being down. Packet sockets get an error, which ends them.
+    /// True if its sockets outlast their interface being down. Packet sockets get an error, which
+    /// ends them.
     pub(super) fn outlasts_down(&self) -> bool {
         matches!(self.transfer, Transfer::Xdp(_))
     }
@@ -106,9 +107,10 @@ pub(super) struct Entry {
     pub(super) trouble: String,
     /// The last attempt to open it failed.
     pub(super) has_failed: bool,
-    /// What was counted until it was closed last, by queue, and what its programs had left to Linux until then.
+    /// Counts until it was closed last, by queue, and packets that its programs had left to Linux
+    /// until then.
     before: (Vec<PortStats>, u64),
-    /// Its program's tables are out of date: an update failed.
+    /// True if its program's tables are out of date: an update failed.
     pub(super) is_stale: bool,
     /// Lost VLAN tags were warned of.
     pub(super) is_vlan_told: bool,
@@ -116,7 +118,7 @@ pub(super) struct Entry {
     pub(super) vlans: BTreeSet<VlanTags>,
 }
 
-/// What a port is opened with.
+/// Parts for opening a port.
 pub(super) struct OpeningKit<'a> {
     pub(super) loader: &'a Loader,
     pub(super) region: &'a XskRegion,

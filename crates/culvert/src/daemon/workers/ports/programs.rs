@@ -51,7 +51,7 @@ fn likely_hook(kind: Sockets, source: SourceChoice) -> Hook {
     }
 }
 
-/// Loads one.
+/// Loads the program of a port.
 pub(super) fn load(loader: &Loader, interface: &str, hook: Hook, flows: u32) -> Program {
     let sizes = Sizes { flows, ..Sizes::default() };
     let config = SteerConfig { hook, sizes, ..SteerConfig::default() };

@@ -16,7 +16,7 @@ use crate::daemon::steering::{Steering, TakenEsp};
 use crate::daemon::vlans::Vlans;
 
 impl Ports {
-    /// What the steering programs take.
+    /// Packets that the steering programs take.
     pub fn steering(&self) -> &Steering {
         &self.steering
     }
@@ -31,7 +31,7 @@ impl Ports {
         self.flows = flows;
     }
 
-    /// What ports take of connections, for others in their place.
+    /// Packets that ports take of connections, for other ports in their place.
     pub fn take_flows(&mut self) -> TakenFlows {
         std::mem::take(&mut self.flows)
     }

@@ -3,9 +3,9 @@
 /// The first chain that counts, for each family, as an operator knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chains {
-    /// Of IPv4.
+    /// Chains of IPv4 rules.
     pub v4: Option<String>,
-    /// Of IPv6.
+    /// Chains of IPv6 rules.
     pub v6: Option<String>,
 }
 
@@ -18,7 +18,7 @@ impl Chains {
         }
     }
 
-    /// Whether no further chain says more.
+    /// True if no further chain adds anything.
     pub fn is_full(&self) -> bool {
         self.v4.is_some() && self.v6.is_some()
     }

@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 struct Family {
     /// Names of the tables that a rule or a listing has made; none where the kernel has no such tables.
     names: &'static str,
-    /// What prints them all, in order of preference.
+    /// Programs that print all rules, in order of preference.
     programs: [&'static str; 2],
     word: &'static str,
     is_v4: bool,
@@ -99,7 +99,7 @@ fn look(
     }
 }
 
-/// What there is now.
+/// The rules as they are now.
 pub fn read() -> Result<Chains, String> {
     let mut found = Chains::default();
     for family in &FAMILIES {
@@ -172,7 +172,7 @@ fn is_met(chain: &str) -> bool {
     matches!(chain, "PREROUTING" | "FORWARD" | "POSTROUTING")
 }
 
-/// Whether a rule only counts or accepts.
+/// True if a rule only counts or accepts.
 fn is_harmless(rule: &str) -> bool {
     let words: Vec<&str> = rule.split_whitespace().collect();
     // A comment may have such words too: then all of them have to be harmless.

@@ -68,7 +68,7 @@ impl Firewalls {
         self.reasons[usize::from(addr.is_ipv6())].as_ref()
     }
 
-    /// What an operator should know.
+    /// Warnings for the operator.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let families = self.by_family();
         families.map(|(family, reason)| format!("{family} policies stay with the kernel: {reason}"))
@@ -80,14 +80,15 @@ impl Firewalls {
     }
 }
 
-/// What packets between ports would pass by, a line for each family; for who follows nothing.
+/// Rules that packets between ports would pass by, a line for each family. For a caller that
+/// follows no changes.
 pub fn look(ports: BTreeSet<String>) -> Vec<String> {
     let nftables = nftables::read(&ports).map_err(|e| format!("nftables: {e}"));
     let firewalls = Firewalls::new(&[nftables, iptables::read()]);
     firewalls.by_family().map(|(family, reason)| format!("{family}: {reason}")).collect()
 }
 
-/// What an operator sets where no firewall is to be asked.
+/// Setting of an operator who wants no firewall to be asked.
 const LETS: &str = "firewall = \"bypass\" in [kernel]";
 
 /// Follows the firewalls.
@@ -119,7 +120,7 @@ impl Watch {
         Watch { ports, events, legacy, nftables, iptables, is_stale, read_at: Instant::now() }
     }
 
-    /// What there is.
+    /// The firewalls as they are now.
     pub fn firewalls(&self) -> Firewalls {
         Firewalls::new(&[self.nftables.clone(), self.iptables.clone()])
     }

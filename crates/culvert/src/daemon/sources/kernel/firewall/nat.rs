@@ -31,7 +31,7 @@ impl NatWatch {
         self.events.as_ref().map(nftables::Events::fd)
     }
 
-    /// Whether there are rules for IPv4 and for IPv6; both where that cannot be told.
+    /// True for each family, IPv4 and IPv6, that has rules. Both where that cannot be read.
     pub fn families(&self) -> [bool; 2] {
         self.found
     }
@@ -50,7 +50,7 @@ impl NatWatch {
     }
 }
 
-/// What there is now, for IPv4 and for IPv6.
+/// The present answer, for IPv4 and for IPv6.
 pub fn look() -> [bool; 2] {
     let nftables = nftables::translates().unwrap_or([true; 2]);
     let legacy = ["ip_tables_names", "ip6_tables_names"].map(|names| {

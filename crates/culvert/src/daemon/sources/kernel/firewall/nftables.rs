@@ -90,7 +90,8 @@ pub fn read(ports: &BTreeSet<String>) -> io::Result<Chains> {
     Ok(found)
 }
 
-/// Whether chains of NAT with rules meet packets between two interfaces, of IPv4 and of IPv6.
+/// True for each family, IPv4 and IPv6, whose packets between two interfaces meet chains of NAT
+/// with rules.
 ///
 /// # Errors
 /// The kernel does not tell.
@@ -111,7 +112,7 @@ pub fn translates() -> io::Result<[bool; 2]> {
     }
 }
 
-/// Whether a rule of a chain could do more than let packets pass.
+/// True if a rule of a chain could do more than let packets pass.
 fn has_rule_that_counts(chain: &Chain) -> io::Result<bool> {
     let names = [(RULE_TABLE, &*chain.table), (RULE_CHAIN, &*chain.name)];
     match dump(GET_RULE, chain.family, &names, rule_counts) {
@@ -154,7 +155,7 @@ struct Chain {
     hook: u32,
     /// Interfaces that it is for; names that end in `*` are prefixes.
     devices: Vec<String>,
-    /// Its policy is not accept, and says something.
+    /// True if its policy is not accept.
     drops: bool,
     has_rules: bool,
     is_nat: bool,
@@ -186,7 +187,7 @@ impl Chain {
         })
     }
 
-    /// Whether packets of IPv4 and of IPv6 meet it between two ports.
+    /// True for each family, IPv4 and IPv6, whose packets meet it between two ports.
     fn families(&self, ports: &BTreeSet<String>) -> (bool, bool) {
         let is_ours = self.table.starts_with(OWN);
         let is_transit = matches!(self.hook, PRE_ROUTING | FORWARD | POST_ROUTING);
@@ -222,7 +223,7 @@ impl std::fmt::Display for Chain {
     }
 }
 
-/// Whether a rule could do more than let packets pass.
+/// True if a rule could do more than let packets pass.
 fn rule_counts(message: &[u8]) -> bool {
     let Some((_, attributes)) = split(message) else { return false };
     attributes.within(RULE_EXPRESSIONS).any(|(_, expression)| {
@@ -231,7 +232,7 @@ fn rule_counts(message: &[u8]) -> bool {
     })
 }
 
-/// Whether an expression only looks, counts or accepts.
+/// True if an expression only looks, counts or accepts.
 fn is_harmless(name: &str, data: &[u8]) -> bool {
     match name {
         "cmp" | "bitwise" | "byteorder" | "range" | "counter" | "fib" | "rt" | "xfrm" | "match" => {
@@ -259,12 +260,12 @@ fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     Attributes::new(bytes).find(kind)
 }
 
-/// `EPROTONOSUPPORT`.
+/// Errno of an unknown protocol (`EPROTONOSUPPORT`).
 const PROTOCOL_UNKNOWN: i32 = 93;
-/// What a kernel without nf_tables answers: `EINVAL`, `EPROTONOSUPPORT`, `EOPNOTSUPP`.
+/// Errnos of a kernel without nf_tables: `EINVAL`, `EPROTONOSUPPORT`, `EOPNOTSUPP`.
 const ABSENT: [i32; 3] = [22, PROTOCOL_UNKNOWN, 95];
 
-/// `NFNLGRP_NFTABLES`.
+/// Multicast group of changes (`NFNLGRP_NFTABLES`).
 const GROUP_NFTABLES: u32 = 7;
 /// `NFNL_SUBSYS_NFTABLES` and its messages.
 const NF_TABLES: u16 = 10;
@@ -273,13 +274,13 @@ const GET_CHAIN: u16 = 4;
 const GET_RULE: u16 = 7;
 const DEL_RULE: u16 = 8;
 
-/// `NFPROTO_*`.
+/// Protocol families (`NFPROTO_*`).
 const INET: u8 = 1;
 const IPV4: u8 = 2;
 const NETDEV: u8 = 5;
 const IPV6: u8 = 10;
 
-/// `NF_INET_*`.
+/// Hooks of a chain (`NF_INET_*`).
 const PRE_ROUTING: u32 = 0;
 const FORWARD: u32 = 2;
 const POST_ROUTING: u32 = 4;
@@ -290,10 +291,10 @@ const ACCEPT: u32 = 1;
 const CONTINUE: u32 = -1i32 as u32;
 const RETURN: u32 = -5i32 as u32;
 
-/// `NFTA_*`.
+/// Attributes of nf_tables (`NFTA_*`).
 const TABLE_NAME: u16 = 1;
 const TABLE_FLAGS: u16 = 2;
-/// `NFT_TABLE_F_DORMANT`.
+/// Flag of a table that is off (`NFT_TABLE_F_DORMANT`).
 const DORMANT: u32 = 1;
 const CHAIN_TABLE: u16 = 1;
 const CHAIN_NAME: u16 = 3;
