@@ -6,7 +6,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceConfig {
-    /// What it is.
+    /// Kind of the device.
     pub kind: DeviceKind,
     /// The port whose interface SAs name to be offloaded (`offload dev`).
     pub port: String,
@@ -16,16 +16,17 @@ pub struct DeviceConfig {
     /// Where it is on its bus, of one that is hardware.
     #[serde(default)]
     pub address: Option<String>,
-    /// What its driver is told.
+    /// Arguments for its driver.
     #[serde(default)]
     pub args: Vec<String>,
-    /// What DPDK's environment is told about memory, in the place of what it is told for drivers that are software.
+    /// Arguments for DPDK's environment about memory, in the place of those for drivers that are
+    /// software.
     #[serde(default)]
     pub eal: Vec<String>,
     /// Which SAs it has.
     #[serde(default)]
     pub placement: PlacementChoice,
-    /// What the busiest SAs are busiest by.
+    /// Measure by which SAs are the busiest.
     #[serde(default)]
     pub busy_by: BusyBy,
     /// How often is looked which SAs are the busiest, in milliseconds.
@@ -74,10 +75,10 @@ fn default_interval_ms() -> u32 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlacementChoice {
-    /// Those whose owners ask for it.
+    /// SAs whose owners ask for it.
     #[default]
     Asked,
-    /// Those, and where there is room the busiest others.
+    /// These SAs, and where there is room the busiest others.
     Auto,
 }
 
@@ -91,18 +92,18 @@ impl PlacementChoice {
     }
 }
 
-/// What an SA is busy by.
+/// Measure of how busy an SA is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BusyBy {
-    /// Its packets.
+    /// Packets a second.
     #[default]
     Packets,
-    /// Its bytes.
+    /// Bytes a second.
     Bytes,
 }
 
-/// What an offload device is.
+/// Kind of an offload device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceKind {
@@ -127,7 +128,7 @@ impl DeviceKind {
         }
     }
 
-    /// Whether this build has it.
+    /// True if this build has it.
     pub const fn is_built_in(self) -> bool {
         match self {
             DeviceKind::NicModel | DeviceKind::PacketNicModel => true,

@@ -23,13 +23,13 @@ pub struct Node {
     key_at: usize,
     /// Where it stands.
     at: usize,
-    /// It was found wrong, and is left out.
+    /// True if it was found wrong, and is left out.
     is_left_out: bool,
-    /// What it is.
+    /// Value of the key.
     pub value: Value,
 }
 
-/// What a value is.
+/// A value, by its type.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Text, without its quotes.
@@ -209,7 +209,7 @@ impl Node {
         !path.is_empty()
     }
 
-    /// Whether it counts.
+    /// True if it counts.
     pub fn is_there(&self) -> bool {
         !self.is_left_out
     }
@@ -222,7 +222,7 @@ impl Node {
         }
     }
 
-    /// What kind of value it is, for people.
+    /// Type of the value, for people.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Text(_) => "text",

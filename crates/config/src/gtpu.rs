@@ -16,7 +16,7 @@ pub struct GtpuConfig {
     pub address: IpAddr,
     /// The memif port of the application.
     pub port: String,
-    /// Its tunnels; all of them when left out.
+    /// TEIDs of its tunnels; all when left out.
     #[serde(default)]
     teid: Option<Teids>,
     /// The port's queue that gets all of it; as other packets to the port when left out.
@@ -28,21 +28,21 @@ pub struct GtpuConfig {
     /// A neighbour at the port, in the place of `mac`.
     #[serde(default)]
     pub via: Option<IpAddr>,
-    /// Whether it gets echoes; as it has all tunnels, when left out.
+    /// True if it gets echoes. When left out: true if it has all tunnels.
     #[serde(default)]
     echo: Option<bool>,
-    /// Whether it gets error indications; likewise.
+    /// True if it gets error indications. When left out: true if it has all tunnels.
     #[serde(default)]
     error_indications: Option<bool>,
-    /// What becomes of malformed messages to the address.
+    /// Treatment of malformed messages to the address.
     #[serde(default = "drop_them")]
     pub malformed: GtpuOtherwise,
-    /// What becomes of messages whose TEID nobody has.
+    /// Treatment of messages whose TEID no application has.
     #[serde(default)]
     pub unknown: GtpuOtherwise,
 }
 
-/// What becomes of messages that are no application's.
+/// Treatment of messages that belong to no application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GtpuOtherwise {
@@ -100,17 +100,17 @@ fn teids(text: &str) -> Option<RangeInclusive<u32>> {
 }
 
 impl GtpuConfig {
-    /// Its tunnels.
+    /// TEIDs of its tunnels.
     pub fn teids(&self) -> RangeInclusive<u32> {
         self.teid.as_ref().map_or(0..=u32::MAX, |teids| teids.0.clone())
     }
 
-    /// Whether it gets echoes.
+    /// True if it gets echoes.
     pub fn takes_echo(&self) -> bool {
         self.echo.unwrap_or(self.teid.is_none())
     }
 
-    /// Whether it gets error indications.
+    /// True if it gets error indications.
     pub fn takes_errors(&self) -> bool {
         self.error_indications.unwrap_or(self.teid.is_none())
     }
@@ -130,7 +130,7 @@ pub(super) fn problems(
     })
 }
 
-/// What is wrong with an entry, behind these.
+/// First problem of an entry that follows these.
 fn one(
     entry: &GtpuConfig,
     before: &[GtpuConfig],

@@ -18,7 +18,7 @@ pub struct IptfsConfig {
     if_id: Option<u32>,
     /// Thousands of bits a second of outer packets, from their IP header on.
     rate_kbit_s: u64,
-    /// Whether they send slower while packets are lost.
+    /// True if SAs send slower while packets are lost.
     #[serde(default)]
     congestion_control: bool,
     /// Then not slower than this.
@@ -104,7 +104,7 @@ pub(super) fn problems(entries: &[IptfsConfig]) -> impl Iterator<Item = Wrong> {
     })
 }
 
-/// 400 Gbit/s.
+/// 400 Gbit/s in kbit/s: the fastest port that there is.
 const MAX_KBIT_S: u64 = 400_000_000;
 
 /// The rates of SAs, by their `if_id`.
@@ -115,7 +115,7 @@ pub struct IptfsRates {
 }
 
 impl IptfsRates {
-    /// As configured.
+    /// Rates, by the entries of the file.
     pub fn new(entries: &[IptfsConfig]) -> IptfsRates {
         let named = entries.iter().filter_map(|entry| Some((entry.if_id?, entry.rate())));
         let others = entries.iter().find(|entry| entry.if_id.is_none());

@@ -96,7 +96,7 @@ pub struct Config {
     /// The instance's name; decides /run/culvert/NAME.
     #[serde(default = "default_name")]
     pub name: String,
-    /// Who owns SAs and policies.
+    /// Owner of SAs and policies.
     #[serde(default)]
     pub source: SourceChoice,
     /// The ports, as they are written.
@@ -123,25 +123,25 @@ pub struct Config {
     /// The priorities of VLANs.
     #[serde(default, rename = "vlan")]
     pub vlans: Vec<VlanConfig>,
-    /// Rate limits.
+    /// Rate limits, in order.
     #[serde(default, rename = "limit")]
     pub limits: Vec<LimitConfig>,
-    /// Whose GTP-U is whose.
+    /// GTP-U services and their applications.
     #[serde(default)]
     pub gtpu: Vec<GtpuConfig>,
     /// Constant rates of IP-TFS.
     #[serde(default)]
     pub iptfs: Vec<IptfsConfig>,
-    /// The worker.
+    /// Settings of the workers.
     #[serde(default)]
     pub worker: WorkerConfig,
-    /// The guard.
+    /// Settings of the guard.
     #[serde(default)]
     pub guard: GuardConfig,
     /// The kernel as the owner of SAs and policies.
     #[serde(default)]
     pub kernel: KernelConfig,
-    /// Crypto.
+    /// Settings of crypto.
     #[serde(default)]
     pub crypto: CryptoConfig,
     /// Offload devices, by their names.
@@ -153,27 +153,27 @@ pub struct Config {
     /// NAT of Linux's.
     #[serde(default)]
     pub nat: NatConfig,
-    /// SRv6.
+    /// Settings of SRv6.
     #[serde(default)]
     pub srv6: Srv6Config,
     /// Segments of this host that Linux does not have.
     #[serde(default, rename = "sid")]
     pub sids: Vec<SidConfig>,
-    /// Path MTUs.
+    /// Settings of path MTUs.
     #[serde(default)]
     pub path_mtu: PathMtuConfig,
     /// Where charon tells its connections.
     #[serde(default)]
     pub vici: ViciConfig,
-    /// What the daemon may do.
+    /// Privileges and confinement of the daemon.
     #[serde(default)]
     pub security: SecurityConfig,
-    /// Logs.
+    /// Settings of logs.
     #[serde(default)]
     pub log: LogConfig,
 }
 
-/// Who owns SAs and policies.
+/// Owner of SAs and policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceChoice {
@@ -190,9 +190,9 @@ pub enum SourceChoice {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TunConfig {
-    /// Its name.
+    /// Name of the interface.
     pub interface: String,
-    /// Its MTU: what Linux may send into a tunnel without being told "too big".
+    /// MTU: the longest packet that Linux may send into a tunnel without a "too big".
     pub mtu: u32,
     /// The routing table that holds the protected prefixes.
     pub table: u32,
@@ -229,7 +229,7 @@ impl Default for TunConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GuardConfig {
-    /// Whether protected selectors are blocked in the kernel at all.
+    /// True if protected selectors are blocked in the kernel at all.
     pub enabled: bool,
     /// Destination prefixes that are blocked from boot on (`culvert guard apply`), before any IKE
     /// daemon has told culvert its policies. Traffic to and from them needs protection.
@@ -250,7 +250,7 @@ pub struct KernelConfig {
     pub firewall: Firewall,
 }
 
-/// What becomes of policies whose packets a firewall of Linux's would see.
+/// Treatment of policies whose packets a firewall of Linux's would see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Firewall {
@@ -261,13 +261,13 @@ pub enum Firewall {
     Bypass,
 }
 
-/// `[crypto]`.
+/// Section `[crypto]` of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CryptoConfig {
-    /// The engine.
+    /// Choice of the engine.
     pub engine: EngineChoice,
-    /// Whether SAs with DES, 3DES or MD5 are taken, for peers that have nothing better.
+    /// True if SAs with DES, 3DES or MD5 are taken, for peers that have nothing better.
     pub allow_weak: bool,
 }
 
@@ -275,11 +275,11 @@ pub struct CryptoConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PathMtuConfig {
-    /// Whether ICMP errors about culvert's own ESP are believed.
+    /// True if ICMP errors about culvert's own ESP are believed.
     pub learn: bool,
     /// Seconds until what was learnt is forgotten.
     pub lifetime_s: u32,
-    /// Whether the SYNs of TCP connections through SAs are told what fits.
+    /// True if the MSS of TCP connections through SAs is clamped to the path.
     pub clamp_mss: bool,
 }
 
@@ -289,7 +289,7 @@ impl Default for PathMtuConfig {
     }
 }
 
-/// `[log]`.
+/// Section `[log]` of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
@@ -316,7 +316,7 @@ fn default_name() -> String {
 pub struct ConfigError {
     /// Where the refused file is.
     pub path: PathBuf,
-    /// What is wrong with it, with places.
+    /// Problems of the file, with their places.
     pub problems: Vec<Problem>,
 }
 
@@ -331,15 +331,15 @@ fn listed(path: &Path, problems: &[Problem]) -> String {
 /// A file as far as it could be read.
 #[derive(Debug, Default)]
 pub struct Examined {
-    /// What it says, without what is wrong; none where that would not make sense.
+    /// The configuration without what is wrong. `None` where that would not make sense.
     pub config: Option<Config>,
-    /// Its `name`, if that can be read.
+    /// Value of `name`, if it can be read.
     pub name: Option<String>,
     /// Where that stands.
     name_at: Option<Place>,
-    /// What is wrong, in the order of the file.
+    /// Problems, in the order of the file.
     pub problems: Vec<Problem>,
-    /// What can be, and does not do what it is there for.
+    /// Settings that are possible, and have no effect.
     pub warnings: Vec<Problem>,
 }
 
@@ -371,10 +371,10 @@ impl Examined {
     }
 }
 
-/// What a machine has to say to a configuration: problems, and warnings.
+/// Problems and warnings of a configuration on one machine.
 pub type Verdict = (Vec<Problem>, Vec<Problem>);
 
-/// What a machine is not asked about.
+/// Verdict of no machine in particular.
 pub fn any_machine(_: &Config) -> Verdict {
     Verdict::default()
 }
@@ -475,7 +475,7 @@ impl Config {
 }
 
 impl Config {
-    /// What can be, and does not do what it is there for, as far as the file alone tells.
+    /// Settings that are possible, and have no effect, as far as the file alone tells.
     fn warnings(&self) -> Vec<Problem> {
         let warning = |text| Problem::new("", &"", text, "");
         match self.sids.is_empty() {
@@ -503,7 +503,7 @@ fn entry_of(key: &str) -> Option<&str> {
     key.find(']').and_then(|end| key.get(..=end))
 }
 
-/// Whether a name can be an instance's, and so a directory's.
+/// True if a name can be an instance's, and so a directory's.
 pub fn valid_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')

@@ -18,7 +18,7 @@ use super::prefix::AddressPrefix;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitConfig {
-    /// Its name.
+    /// Name of the limit.
     pub name: String,
     /// The committed rate.
     pub rate: Rate,
@@ -37,16 +37,16 @@ pub struct LimitConfig {
     /// The excess burst; without an excess rate: RFC 2697.
     #[serde(default)]
     pub excess_burst: Option<Burst>,
-    /// Whether the colour that a packet comes with counts.
+    /// True if the colour that a packet comes with counts.
     #[serde(default)]
     pub aware: bool,
-    /// What becomes of green packets.
+    /// Treatment of green packets.
     #[serde(default = "pass")]
     pub green: Action,
-    /// What becomes of yellow packets.
+    /// Treatment of yellow packets.
     #[serde(default = "pass")]
     pub yellow: Action,
-    /// What becomes of red packets.
+    /// Treatment of red packets.
     #[serde(default = "drop_it")]
     pub red: Action,
     /// Bytes that are counted for each packet beyond its own length.
@@ -55,19 +55,19 @@ pub struct LimitConfig {
     /// How workers have it in common.
     #[serde(default)]
     pub by: By,
-    /// What becomes of packets that there are no tokens for.
+    /// Treatment of packets for which there are no tokens.
     #[serde(default)]
     pub mode: Mode,
-    /// What waits at most, in bytes; 100 ms of the rate when left out.
+    /// Bytes that wait at most; 100 ms of the rate when left out.
     #[serde(default)]
     pub queue: Option<Burst>,
-    /// What waits at most, in packets.
+    /// Packets that wait at most.
     #[serde(default)]
     pub queue_packets: Option<u32>,
     /// The limit that its packets are under as well.
     #[serde(default)]
     pub parent: Option<String>,
-    /// What has buckets of its own.
+    /// Owner of buckets: each flow or tunnel. All share them when left out.
     #[serde(default)]
     pub each: Option<EachOf>,
     /// Every packet is under it that no entry before is about.
@@ -88,10 +88,10 @@ pub struct LimitConfig {
     /// Where they go.
     #[serde(default)]
     pub dst: Option<AddressPrefix>,
-    /// Their DSCP.
+    /// DSCP of the packets.
     #[serde(default)]
     pub dscp: Option<Dscp>,
-    /// Their mark.
+    /// Mark of the packets.
     #[serde(default)]
     pub mark: Option<u32>,
     /// The `if_id` of their SA.
@@ -116,13 +116,13 @@ pub enum By {
     Atomic,
 }
 
-/// What has buckets of its own.
+/// Owner of buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EachOf {
-    /// Each flow.
+    /// Each flow has buckets.
     Flow,
-    /// Each tunnel.
+    /// Each tunnel has buckets.
     Tunnel,
 }
 
@@ -133,9 +133,9 @@ pub enum Way {
     /// To peers, or in clear.
     #[default]
     Out,
-    /// From peers.
+    /// Packets from peers.
     In,
-    /// Both.
+    /// Packets of both directions.
     Both,
 }
 
@@ -157,7 +157,7 @@ impl core::fmt::Display for By {
 }
 
 impl LimitConfig {
-    /// What it says about rates and colours.
+    /// Settings of rates and colours.
     pub fn settings(&self) -> Settings {
         let committed = self.rate.fill(self.burst);
         let algorithm = match (self.peak, self.excess, self.excess_burst) {
@@ -184,13 +184,13 @@ impl LimitConfig {
         }
     }
 
-    /// What it says about packets that wait.
+    /// Settings of packets that wait.
     fn shape(&self) -> Shape {
         let (mode, rate, queue, packets) = (self.mode, self.rate, self.queue, self.queue_packets);
         Shape { mode, rate, queue, packets }
     }
 
-    /// What has buckets of its own.
+    /// Owner of buckets, as the data path has it.
     pub fn each(&self) -> Each {
         match self.each {
             None => Each::All,
@@ -208,7 +208,7 @@ impl LimitConfig {
         }
     }
 
-    /// Whether it is about packets; if not, it is another one's parent alone.
+    /// True if packets are under it by itself. If not, it is another limit's parent alone.
     pub fn is_about_packets(&self) -> bool {
         self.all || self.names_packets()
     }
@@ -226,7 +226,7 @@ impl LimitConfig {
             || peer.is_some()
     }
 
-    /// What packets it is about, for people.
+    /// Packets that are under it, for people.
     pub fn about(&self) -> String {
         let mut words = Vec::new();
         let mut add = |key: &str, value: Option<String>| {
@@ -357,7 +357,7 @@ impl LimitConfig {
     }
 }
 
-/// What can be a name, and what an interface's.
+/// Names that a limit, and an interface, can have.
 #[derive(Clone, Copy)]
 pub(super) struct Names {
     pub(super) is_name: fn(&str) -> bool,
@@ -396,7 +396,7 @@ pub(super) fn problems(entries: &[LimitConfig], mtu: u32, names: Names) -> Vec<W
     found
 }
 
-/// What cannot be of an entry's parents; those that are some are marked.
+/// First problem of an entry's parents. Marks the entries that are parents.
 fn of_parents(
     entries: &[LimitConfig],
     at: usize,

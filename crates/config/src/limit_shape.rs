@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::limit_values::{Burst, Rate};
 
-/// What becomes of packets that there are no tokens for.
+/// Treatment of packets for which there are no tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -16,7 +16,7 @@ pub enum Mode {
     Shape,
 }
 
-/// What an entry says about packets that wait.
+/// Settings of packets that wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) mode: Mode,
@@ -26,7 +26,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// What waits at most, at each worker; none where nothing does.
+    /// Bounds of what waits, at each worker. `None` where nothing does.
     pub(super) fn bounds(&self) -> Option<Bounds> {
         let usual = match self.rate.1 {
             Unit::Bits => (self.rate.0 / 80).clamp(LEAST_BYTES, MOST_BYTES),
@@ -73,7 +73,7 @@ impl Shape {
     }
 }
 
-/// What waits at least and at most, in bytes.
+/// Least and greatest size of the queue, in bytes.
 const LEAST_BYTES: u64 = 15_000;
 const MOST_BYTES: u64 = 64_000_000;
 

@@ -13,7 +13,7 @@ pub struct Rate(pub u64, pub Unit);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst(pub u64, pub Unit);
 
-/// What becomes of packets of a colour: `"pass"`, `"drop"`, or the DSCP that they get.
+/// Treatment of packets of a colour: `"pass"`, `"drop"`, or the DSCP that they get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action(pub Treatment);
 

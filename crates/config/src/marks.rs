@@ -30,7 +30,7 @@ pub struct MarkConfig {
 pub struct Dscp(pub u8);
 
 impl Dscp {
-    /// The highest.
+    /// The highest code point.
     pub(super) const MAX: Dscp = Dscp(63);
 
     /// How one is written.

@@ -11,11 +11,11 @@ pub struct MemifConfig {
     pub interface: String,
     /// Where both programs meet.
     pub socket: PathBuf,
-    /// Its number at the socket.
+    /// Number of the interface at the socket.
     pub id: u32,
     /// Which of the two programs owns the memory.
     pub role: MemifRole,
-    /// What the client must know.
+    /// Secret that the client must know.
     pub secret: Option<String>,
     /// The most pairs of rings.
     pub queues: u32,
@@ -25,7 +25,7 @@ pub struct MemifConfig {
     pub mtu: u32,
     /// The interface's Ethernet address.
     pub mac: Option<[u8; 6]>,
-    /// Whether memory is taken that the application can cut.
+    /// True if memory is taken that the application can cut.
     pub unsealed: bool,
     /// The most memory of the application's that is mapped, in MiB; none: as much as [`Self::memory_bytes`] says.
     pub memory_mib: Option<u32>,
@@ -35,10 +35,10 @@ pub struct MemifConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemifRole {
-    /// It listens; the application owns the memory.
+    /// Culvert listens; the application owns the memory.
     #[default]
     Server,
-    /// It connects, and owns the memory.
+    /// Culvert connects, and owns the memory.
     Client,
 }
 

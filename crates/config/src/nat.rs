@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// `[nat]`.
+/// Section `[nat]` of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NatConfig {
@@ -16,7 +16,7 @@ pub struct NatConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NatLearning {
-    /// Nowhere.
+    /// Nothing is learnt.
     #[default]
     Off,
     /// Linux's connection tracking.
@@ -24,7 +24,7 @@ pub enum NatLearning {
 }
 
 impl NatConfig {
-    /// Whether anything is learnt.
+    /// True if connections are learnt.
     pub fn is_on(&self) -> bool {
         self.learn == NatLearning::Conntrack
     }

@@ -23,12 +23,12 @@ pub struct PortConfig {
 /// The sockets by which an interface is taken over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sockets {
-    /// What is best by driver, kernel and owner of the SAs; chosen when the port is opened.
+    /// The best by driver, kernel and owner of the SAs; chosen when the port is opened.
     #[default]
     Auto,
     /// AF_XDP, with or without a copy.
     Xdp,
-    /// Packet sockets.
+    /// Packet sockets (`AF_PACKET`).
     Packet,
 }
 
@@ -45,7 +45,7 @@ pub enum XdpMode {
     Generic,
 }
 
-/// What a port is.
+/// Kind of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {

@@ -22,11 +22,11 @@ pub struct Problem {
     pub place: Option<Place>,
     /// The key, with its table: `port[1].interface`. Empty for the file as a whole.
     pub key: String,
-    /// Its value, as it is written; empty if the key is the problem.
+    /// Value, as it is written; empty if the key is the problem.
     pub value: String,
-    /// What is wrong.
+    /// The fault of the value.
     pub wrong: Cow<'static, str>,
-    /// What would be right.
+    /// A value that would be right.
     pub remedy: Cow<'static, str>,
 }
 
@@ -51,7 +51,7 @@ impl Problem {
         Problem { place: None, key, value, wrong: wrong.into(), remedy: remedy.into() }
     }
 
-    /// What it is about, as the file writes it: `worker.frames = 1000`.
+    /// Key and value, as the file writes them: `worker.frames = 1000`.
     pub fn subject(&self) -> String {
         match (self.key.as_str(), self.value.as_str()) {
             (key, "") => key.to_owned(),
@@ -86,7 +86,7 @@ impl fmt::Display for Problem {
 pub struct Listed<'p> {
     /// Where the file is.
     pub path: &'p std::path::Path,
-    /// What is wrong with it.
+    /// Problems of the file.
     pub problems: &'p [Problem],
 }
 
@@ -119,7 +119,8 @@ pub fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> Opti
         .map(|(_, known)| known)
 }
 
-/// What could have been meant by a word, in front of what there is: `did you mean "native"? There is auto, native`.
+/// Suggestion for a word, in front of those that there are: `did you mean "native"? There is auto,
+/// native`.
 pub fn instead(word: &str, known: &[&str]) -> String {
     let all = known.join(", ");
     match nearest(word, known.iter().copied()) {

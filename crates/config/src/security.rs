@@ -2,15 +2,15 @@
 
 use serde::Deserialize;
 
-/// `[security]`.
+/// Section `[security]` of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SecurityConfig {
-    /// Whether seccomp filters hold back what the daemon may ask of the kernel.
+    /// True if seccomp filters limit the daemon's system calls.
     pub seccomp: bool,
     /// The user who may ask for what is only read, beside root: that of `culvert web` and `culvert metrics`.
     pub reader: String,
-    /// Whether that user may capture. Packets are in captures in clear.
+    /// True if that user may capture. Packets are in captures in clear.
     pub reader_captures: bool,
 }
 

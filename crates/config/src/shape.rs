@@ -15,7 +15,7 @@ use serde::forward_to_deserialize_any;
 use super::document::{Document, Node, Step, Value, written};
 use super::problem::{Problem, instead, nearest};
 
-/// What was read, as far as it could be.
+/// The value that was read, as far as it could be, and its problems.
 pub struct Shaped<T> {
     /// None where it makes no sense without what is wrong.
     pub value: Option<T>,
@@ -56,7 +56,7 @@ pub fn read<T: DeserializeOwned>(document: &Document) -> Shaped<T> {
     shaped
 }
 
-/// Whether a key is missing because it was misspelt, or had a value that was left out.
+/// True if a key is missing because it was misspelt, or had a value that was left out.
 fn is_explained(problems: &[Problem], missing: &Problem) -> bool {
     let Some((table, key)) = missing.key.rsplit_once('.') else { return false };
     problems.iter().any(|problem| {
@@ -133,7 +133,7 @@ const SECRET: &str = ".secret";
 
 const ADDRESS: &str = "write an address such as \"192.0.2.1\" or \"2001:db8::1\"";
 
-/// What a type's deserializer expects, in an operator's words.
+/// The expectation of a type's deserializer, in an operator's words.
 fn plainly(wanted: &str) -> String {
     match wanted {
         "a string" => "text in quotes".into(),

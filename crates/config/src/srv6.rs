@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::prefix::AddressPrefix;
 
-/// `[srv6]`.
+/// Section `[srv6]` of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Srv6Config {
@@ -20,12 +20,14 @@ pub struct Srv6Config {
     pub source: Option<Ipv6Addr>,
     /// Interfaces inside the domain. Packets for a segment that come in by another one are dropped (RFC 8754 §5.1).
     pub domain: Vec<String>,
-    /// What SAs decrypt is inside the domain, and not only that of the tunnel interfaces among `domain`.
+    /// True if all packets that SAs decrypt are inside the domain, and not only those of the
+    /// tunnel interfaces among `domain`.
     pub trust_sas: bool,
 }
 
 impl Srv6Config {
-    /// What of it keeps packets from segments, for people; `is_there` tells whether an interface exists.
+    /// Settings that keep packets from segments, for people; `is_there` tells if an interface
+    /// exists.
     pub fn closed(&self, is_there: impl Fn(&str) -> bool) -> impl Iterator<Item = String> {
         let is_closed = self.domain.is_empty() && !self.trust_sas;
         let closed = is_closed.then(|| {
@@ -43,13 +45,13 @@ impl Srv6Config {
     }
 }
 
-/// `[[sid]]`.
+/// Section `[[sid]]` of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SidConfig {
     /// The destinations that are this segment.
     pub prefix: AddressPrefix,
-    /// What it does.
+    /// Behaviour of the segment.
     pub action: SidText,
     /// The interface that packets count as received by, and that link-local next hops are on.
     #[serde(default)]
@@ -59,13 +61,13 @@ pub struct SidConfig {
 /// A segment as iproute2 writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SidText {
-    /// What Linux has a word for; without the interface.
+    /// The part for which Linux has words; without the interface.
     pub local: Seg6Local,
     /// The name of its interface.
     pub oif: Option<String>,
     /// REPLACE-CSID, with the lengths of block and of node and function, in bits.
     pub replace_csid: Option<(u8, u8)>,
-    /// Whether segments of `End.B6.Encaps` are put on reduced.
+    /// True if segments of `End.B6.Encaps` are put on reduced.
     pub is_reduced: bool,
 }
 
@@ -140,7 +142,7 @@ impl FromStr for SidText {
 }
 
 impl SidText {
-    /// Whether it has what its action needs.
+    /// Checks that it has what its action needs.
     fn check(&self) -> Result<(), String> {
         let local = &self.local;
         let (has, needs) = match local.action {
@@ -190,7 +192,8 @@ fn action(name: &str) -> Option<(SidAction, bool)> {
     })
 }
 
-/// What is wrong with the list, `is_interface` says which names an interface may have: which entry, key and value, and what is allowed.
+/// Problems of the list: entry, key, value, and what is allowed. `is_interface` tells the names
+/// that an interface may have.
 pub(super) fn problems(
     sids: &[SidConfig],
     is_interface: fn(&str) -> bool,

@@ -9,7 +9,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TunnelConfig {
-    /// Its name.
+    /// Name of the interface.
     pub interface: String,
     /// The `if_id` of the policies and SAs that protect what is routed to it; 0 if it has marks.
     #[serde(default)]
@@ -24,7 +24,7 @@ pub struct TunnelConfig {
     pub local: Option<IpAddr>,
     /// With marks: the other end of its SAs; any without.
     pub remote: Option<IpAddr>,
-    /// Its MTU in bytes.
+    /// MTU of the interface, in bytes.
     #[serde(default = "default_mtu")]
     pub mtu: u32,
 }
@@ -34,7 +34,7 @@ const fn default_mtu() -> u32 {
 }
 
 impl TunnelConfig {
-    /// What protects it.
+    /// SAs and policies that protect it.
     pub fn binding(&self) -> Binding {
         let &TunnelConfig { if_id, ikey, okey, local, remote, .. } = self;
         match if_id {

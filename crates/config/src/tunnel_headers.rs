@@ -12,7 +12,7 @@ pub struct TunnelHeadersConfig {
     pub(super) df: Df,
     /// DSCP of outer headers.
     pub(super) dscp: OuterDscp,
-    /// What congestion marks of outer headers become.
+    /// Treatment of congestion marks of outer headers.
     pub(super) ecn: Ecn,
 }
 

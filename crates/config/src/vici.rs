@@ -28,7 +28,7 @@ impl ViciConfig {
         })
     }
 
-    /// Whether a child need not be up.
+    /// True if a child need not be up.
     pub fn leaves_out(&self, (connection, child): &(String, String)) -> bool {
         self.leave_out.iter().any(|name| match name.split_once('/') {
             Some(names) => names == (connection.as_str(), child.as_str()),

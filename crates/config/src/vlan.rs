@@ -64,13 +64,13 @@ impl VlanConfig {
     }
 }
 
-/// What `default` is called in a table.
+/// Name of `default` in a table.
 const DEFAULT: &str = "default";
 
 /// The highest priority.
 const MAX_PCP: u8 = 7;
 
-/// A priority.
+/// A priority, 0 to 7.
 struct Pcp(u8);
 
 impl<'de> Deserialize<'de> for Pcp {

@@ -16,7 +16,7 @@ pub struct WorkerConfig {
     /// Cores of threads that encrypt and decrypt for the workers, one thread each; none when left out.
     /// The first serves worker 0, the second worker 1, and round again.
     pub crypto_cpus: Vec<usize>,
-    /// What a worker does when no packets come.
+    /// Behaviour of a worker when no packets come.
     pub poll: PollMode,
     /// Entries of each worker's flow cache; each takes some 160 bytes.
     pub flows: u32,
@@ -106,7 +106,7 @@ impl<'de> Deserialize<'de> for Cpus {
 /// The most crypto threads.
 pub(super) const MAX_CRYPTO_CPUS: usize = 32;
 
-/// What the worker does when no packets come.
+/// Behaviour of a worker when no packets come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PollMode {

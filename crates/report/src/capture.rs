@@ -28,7 +28,7 @@ pub struct PacketFilter {
     pub dst: Option<Network>,
     /// Where it comes from or goes.
     pub host: Option<Network>,
-    /// IP protocol.
+    /// IP protocol. `None`: all.
     pub protocol: Option<u8>,
     /// Source port; ICMP's type.
     pub src_port: Option<u16>,
@@ -36,16 +36,16 @@ pub struct PacketFilter {
     pub dst_port: Option<u16>,
     /// One of both ports.
     pub port: Option<u16>,
-    /// It was dropped.
+    /// True for dropped packets only.
     pub drops: bool,
-    /// It was dropped for this reason.
+    /// Reason of the drops.
     pub reason: Option<String>,
 }
 
 /// An address, or the addresses of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
-    /// The address.
+    /// Address of the network.
     pub addr: IpAddr,
     /// The length of the prefix, in bits.
     pub len: u8,
@@ -70,7 +70,7 @@ impl FromStr for Network {
 /// A capture. The answer is pcapng, until the client shuts its side down; or [`Refused`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureRequest {
-    /// Which packets.
+    /// Filter for the packets.
     pub filter: PacketFilter,
     /// Bytes of each packet at most.
     pub snap_len: u32,
@@ -83,35 +83,35 @@ pub struct CaptureRequest {
 /// Why a capture or a trace does not begin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Refused {
-    /// What is wrong, and what would be right.
+    /// The mistake, and what would be right.
     pub error: String,
 }
 
-/// What is asked of a trace.
+/// Request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TraceRequest {
     /// Begin: the answer is a [`Trace`] with its number.
     Begin {
-        /// Which packets.
+        /// Filter for the packets.
         filter: PacketFilter,
-        /// How many.
+        /// Packets to be traced.
         count: u64,
     },
-    /// What has come since.
+    /// Asks for the packets since the last answer.
     Next {
         /// The trace's number.
         trace: u64,
     },
 }
 
-/// What a trace has found.
+/// Answer of a trace.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Trace {
-    /// Its number.
+    /// Number of the trace.
     pub trace: u64,
     /// Packets, in their order.
     pub packets: Vec<Traced>,
-    /// It is at its end: as many packets have come as were asked for, or the daemon has ended it.
+    /// True at its end: as many packets have come as were asked for, or the daemon has ended it.
     pub is_over: bool,
 }
 
@@ -126,9 +126,9 @@ pub struct Traced {
     pub came: String,
     /// `wire`, `plain` or `frame`.
     pub tap: String,
-    /// What the data path asked, as of `culvert why`; nothing of ESP, whose SA decides.
+    /// Steps of the data path, as of `culvert why`; empty for ESP, whose SA decides.
     pub steps: Vec<WhyStep>,
-    /// What became of it, as a word.
+    /// Fate of the packet, as a word.
     pub fate: String,
     /// The same as a sentence.
     pub verdict: String,

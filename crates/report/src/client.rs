@@ -29,31 +29,31 @@ const STEP: Duration = Duration::from_millis(10);
 /// Why there is no answer.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// Nobody listens.
+    /// No daemon listens.
     #[error("no daemon answers at {path}: {reason}\n  {hint}")]
     NotRunning {
-        /// The socket.
+        /// Path of the socket.
         path: String,
-        /// Why.
+        /// The kernel's answer, with its likely cause.
         reason: String,
-        /// What to do.
+        /// A remedy, for the operator.
         hint: String,
     },
     /// Only root may ask.
     #[error("{path}: only root may ask the daemon\n  sudo culvert ...")]
     NotRoot {
-        /// The socket.
+        /// Path of the socket.
         path: String,
     },
-    /// It does not answer this question to those who only read.
+    /// The daemon does not answer this question to clients that only read.
     #[error("{0}")]
     NotAllowed(String),
     /// The conversation broke.
     #[error("the daemon at {path} did not answer: {source}")]
     Broken {
-        /// The socket.
+        /// Path of the socket.
         path: String,
-        /// Why.
+        /// The kernel's answer.
         source: std::io::Error,
     },
     /// The answer is not what this version understands.
@@ -181,7 +181,7 @@ impl Client {
         Ok(serde_json::from_str(&self.ask_json(request)?)?)
     }
 
-    /// What to do where nobody answers.
+    /// Remedy where no daemon answers.
     fn hint(&self, kind: io::ErrorKind) -> String {
         let name = &self.name;
         // Which others there are only root sees.
@@ -212,7 +212,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether a daemon of this name holds its vault: it starts, runs, or ends.
+/// True if a daemon of this name holds its vault: it starts, runs, or ends.
 pub fn is_starting(name: &str) -> bool {
     is_locked(&paths::vault_dir(name))
 }
@@ -244,7 +244,7 @@ pub fn ask<T: DeserializeOwned>(name: &str, request: Request) -> Result<T, Clien
     Client::control(name).ask(request)
 }
 
-/// Whether a daemon accepts connections under this name.
+/// True if a daemon accepts connections under this name.
 pub fn is_running(name: &str) -> bool {
     UnixStream::connect(paths::control_socket(name)).is_ok()
 }

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What charon says of its connections.
+/// Connections that charon knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connections {
     /// Where it is asked.
     pub socket: String,
-    /// Whether it answers.
+    /// True if charon answers.
     pub reachable: bool,
     /// Why it does not answer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -19,11 +19,11 @@ pub struct Connections {
 /// A child of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfiguredChild {
-    /// Its connection's name.
+    /// Name of the connection.
     pub connection: String,
-    /// Its own name.
+    /// Name of the child.
     pub child: String,
-    /// Whether it has SAs.
+    /// True if it has SAs.
     pub up: bool,
     /// When it was first seen not to be up, in milliseconds since 1970.
     pub down_since_ms: Option<u64>,

@@ -25,12 +25,12 @@ pub struct Event {
     pub number: u64,
     /// When: milliseconds since 1970, UTC.
     pub time_ms: u64,
-    /// What.
+    /// The occurrence itself.
     #[serde(flatten)]
     pub what: Occurrence,
 }
 
-/// What happened.
+/// Kind of an event, with its details.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "event")]
 pub enum Occurrence {
@@ -46,9 +46,9 @@ pub enum Occurrence {
     SaLimit {
         /// SPI in hexadecimal.
         spi: String,
-        /// Outer destination.
+        /// Outer destination of the SA.
         dst: IpAddr,
-        /// It may not be used any more; otherwise it is time for another one.
+        /// True if it may not be used any more. False if it is time for another one.
         hard: bool,
     },
     /// A packet needs an SA that is not there.
@@ -75,47 +75,47 @@ pub enum Occurrence {
     RateBroken {
         /// SPI in hexadecimal.
         spi: String,
-        /// Outer destination.
+        /// Outer destination of the SA.
         dst: IpAddr,
-        /// Why.
+        /// Reason, in a line.
         why: String,
     },
-    /// It has closed.
+    /// The circuit breaker has closed.
     RateRestored {
         /// SPI in hexadecimal.
         spi: String,
-        /// Outer destination.
+        /// Outer destination of the SA.
         dst: IpAddr,
     },
     /// A router said what a path carries.
     PathMtu {
-        /// Outer destination.
+        /// Outer destination of the SA.
         dst: IpAddr,
-        /// Bytes.
+        /// New MTU of the path, in bytes.
         mtu: u32,
     },
     /// A port works.
     PortUp {
-        /// Its interface.
+        /// Name of the port's interface.
         port: String,
     },
     /// A port does not work any more.
     PortDown {
-        /// Its interface.
+        /// Name of the port's interface.
         port: String,
-        /// Why.
+        /// Reason, in a line.
         why: String,
     },
     /// An offload device works again.
     DeviceUp {
-        /// Its name.
+        /// Name of the device.
         device: String,
     },
     /// An offload device is given nothing any more.
     DeviceDown {
-        /// Its name.
+        /// Name of the device.
         device: String,
-        /// Why.
+        /// Reason, in a line.
         why: String,
     },
     /// Another configuration counts.
@@ -126,7 +126,7 @@ pub enum Occurrence {
     },
     /// A configuration was refused, and that of before counts.
     ReloadRefused {
-        /// What was wrong, in a line.
+        /// The fault, in a line.
         why: String,
     },
     /// Many packets are dropped for one reason.
@@ -136,9 +136,9 @@ pub enum Occurrence {
         /// In the last second.
         packets: u64,
     },
-    /// That is over.
+    /// The burst of drops is over.
     DropBurstOver {
-        /// The reason.
+        /// Reason of the drops.
         reason: String,
         /// Dropped since it began.
         packets: u64,
@@ -147,16 +147,16 @@ pub enum Occurrence {
     },
 }
 
-/// Which SA.
+/// Identity and algorithms of an SA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SaIdentity {
     /// SPI in hexadecimal.
     pub spi: String,
-    /// Outer source.
+    /// Outer source of the SA.
     pub src: IpAddr,
-    /// Outer destination.
+    /// Outer destination of the SA.
     pub dst: IpAddr,
-    /// Algorithms.
+    /// Algorithms of the SA.
     pub suite: String,
     /// Ties it to policies.
     pub reqid: u32,
@@ -167,10 +167,10 @@ pub struct SaIdentity {
 /// An SA that is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SaGone {
-    /// Which.
+    /// The SA that is gone.
     #[serde(flatten)]
     pub sa: SaIdentity,
-    /// Why.
+    /// Cause of its end.
     pub why: Gone,
 }
 
@@ -178,9 +178,9 @@ pub struct SaGone {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Gone {
-    /// Its owner has deleted it.
+    /// The owner has deleted it.
     Deleted,
-    /// It has reached a hard limit, and nobody deleted it before.
+    /// A hard limit was reached, and nobody deleted it before.
     Expired,
     /// The kernel has its packets again.
     LeftToKernel,

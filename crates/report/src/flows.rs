@@ -24,7 +24,7 @@ pub struct FlowsRequest {
 pub struct Flows {
     /// How long it was.
     pub seconds: f64,
-    /// Those with the most bytes first.
+    /// Flows, those with the most bytes first.
     pub flows: Vec<Flow>,
     /// Packets of all other flows.
     pub others: u64,
@@ -39,7 +39,7 @@ pub struct Flow {
     pub src: IpAddr,
     /// Where it goes.
     pub dst: IpAddr,
-    /// IP protocol.
+    /// IP protocol of the packets.
     pub protocol: u8,
     /// Source port, or ICMP's type; 0 where there is none.
     pub src_port: u16,
@@ -49,15 +49,15 @@ pub struct Flow {
     pub direction: String,
     /// The SPI of the SA that protected its last packet, if one did.
     pub spi: Option<String>,
-    /// That SA's reqid.
+    /// Reqid of the SA.
     pub reqid: Option<u32>,
     /// The index of the policy that decided, as far as it is known.
     pub policy: Option<u32>,
     /// Packets of the interval.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
-    /// What became of the last one: `sent`, `protected`, `to-linux`, `dropped`, ...
+    /// Fate of the last packet: `sent`, `protected`, `to-linux`, `dropped`, ...
     pub fate: String,
     /// Packets that were dropped, by reason.
     pub drops: BTreeMap<String, u64>,

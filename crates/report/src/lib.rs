@@ -37,15 +37,15 @@ pub use nat::{Nat, NatConnection, NatEnds, NatTable};
 pub use reload::{Configuration, Refusal, Reloaded};
 pub use why::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 
-/// What a command asks of the daemon.
+/// Request of a command to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "request")]
 pub enum Request {
-    /// [`Status`].
+    /// Asks for [`Status`].
     Status,
     /// A list of [`Sa`].
     Sa {
-        /// Whether to tell keys.
+        /// True to tell keys.
         show_keys: bool,
         /// Only this SPI.
         spi: Option<u32>,
@@ -54,38 +54,38 @@ pub enum Request {
     Policy,
     /// A list of [`Port`].
     Port,
-    /// [`Nat`].
+    /// Asks for [`Nat`].
     Nat {
         /// So many connections at most.
         most: usize,
-        /// Those that are not translated, too.
+        /// True for those that are not translated, too.
         all: bool,
     },
     /// A list of [`Limit`].
     Limits,
     /// [`Refused`], or null.
     LimitSet(LimitSet),
-    /// [`Routes`].
+    /// Asks for [`Routes`].
     Route,
-    /// [`Stats`].
+    /// Asks for [`Stats`].
     Stats,
-    /// [`Drops`].
+    /// Asks for [`Drops`].
     Drops,
     /// A list of [`Device`].
     Device,
     /// Resets an offload device; [`Refused`], or null.
     DeviceReset {
-        /// Its name.
+        /// Name of the device.
         device: String,
     },
     /// Has a modelled device be faulty; [`Refused`], or null.
     DeviceFault {
-        /// Its name.
+        /// Name of the device.
         device: String,
         /// The fault's name, or `none`.
         fault: String,
     },
-    /// [`WhyAnswer`].
+    /// Asks for [`WhyAnswer`].
     Why(WhyRequest),
     /// pcapng, or [`Refused`].
     Capture(CaptureRequest),
@@ -95,11 +95,12 @@ pub enum Request {
     Trace(TraceRequest),
     /// The configuration is read again; the answer is [`Reloaded`].
     Reload,
-    /// [`Events`].
+    /// Asks for [`Events`].
     Events {
-        /// Those after this number, counted in the run that `run` says; of another run all.
+        /// Number of the last event known, counted in the run that `run` names. Of another run all
+        /// are told.
         after: u64,
-        /// [`Events::run`].
+        /// Run of that number: [`Events::run`].
         run: u64,
     },
 }
@@ -115,51 +116,52 @@ impl Request {
     }
 }
 
-/// What is not answered to those who only read.
+/// Refusal for clients that only read.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct NotAllowed {
     /// Why, and what would be right.
     pub not_allowed: String,
 }
 
-/// Whether there are tunnels, and if not, why.
+/// State of the tunnels: they are up, or why they are not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelState {
     /// Pairs of ends that have an SA to send by, each once for its reqid, `if_id` and mark.
     pub up: usize,
-    /// Whether an IKE daemon is connected that would negotiate SAs; beside a kernel that is not known, and true.
+    /// True if an IKE daemon is connected that would negotiate SAs. Beside a kernel that is not
+    /// known, and true.
     pub has_ike: bool,
     /// Why there is none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub why: Option<String>,
-    /// What would bring one up.
+    /// Step that would bring one up.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub next: Option<String>,
 }
 
-/// `culvert status`.
+/// Answer to `culvert status`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
-    /// Instance.
+    /// Name of the instance.
     pub name: String,
     /// Version of the daemon.
     pub version: String,
-    /// Process id.
+    /// Process id of the daemon.
     pub pid: u32,
     /// Seconds since the start.
     pub uptime_s: u64,
     /// The crypto engines in order of preference, each with version, code path and how many suites it
     /// serves.
     pub engine: String,
-    /// Whether there are tunnels, and if not, why.
+    /// State of the tunnels: they are up, or why they are not.
     #[serde(default)]
     pub tunnels: TunnelState,
     /// The IKE daemon's connections, where `[vici]` has it asked.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connections: Option<Connections>,
-    /// SAs installed.
+    /// SAs that are installed.
     pub sas: usize,
-    /// Policies installed.
+    /// Policies that are installed.
     pub policies: usize,
     /// SAs and policies restored from the run before.
     pub restored: usize,
@@ -167,7 +169,7 @@ pub struct Status {
     pub clients: usize,
     /// Ports that work, of those configured.
     pub ports_up: usize,
-    /// Ports configured.
+    /// Ports of the configuration.
     pub ports: usize,
     /// The interfaces of ports that work, by what they work by: `af-xdp`, `packet` or `memif`.
     #[serde(default)]
@@ -177,27 +179,27 @@ pub struct Status {
     pub default_blocks: Vec<String>,
     /// The guard's barriers in the kernel.
     pub guard_policies: usize,
-    /// What the guard blocks until policies are about it: `prefixes` of `[guard]`.
+    /// Prefixes that the guard blocks until policies name them: `prefixes` of `[guard]`.
     #[serde(default)]
     pub guard_prefixes: Vec<String>,
-    /// What barriers have blocked, as [`Drops::kernel`].
+    /// Packets that barriers have blocked, as [`Drops::kernel`].
     #[serde(default)]
     pub guard_blocked: BTreeMap<String, u64>,
     /// Resident memory of the daemon, in KiB.
     pub memory_kib: u64,
     /// Of which packet buffers, in KiB.
     pub buffers_kib: u64,
-    /// What kind of pages the packet buffers are on.
+    /// Kind of pages that the packet buffers are on.
     pub buffers_pages: String,
-    /// What a worker does when no packets come: `adaptive` or `always`.
+    /// Behaviour of a worker when no packets come: `adaptive` or `always`.
     pub polling: String,
-    /// Who owns SAs and policies: `builtin` or `kernel`.
+    /// Owner of SAs and policies: `builtin` or `kernel`.
     #[serde(default)]
     pub source: String,
-    /// Whether seccomp filters hold the daemon's system calls back, and if not, why.
+    /// State of the seccomp filters: on, or why they are not.
     #[serde(default)]
     pub seccomp: String,
-    /// Whether it runs without ports: ESP in UDP alone, by the sockets of IKE daemons.
+    /// True if it runs without ports: ESP in UDP alone, by the sockets of IKE daemons.
     #[serde(default)]
     pub unprivileged: bool,
     /// The workers, by number.
@@ -205,14 +207,14 @@ pub struct Status {
     /// The configuration file, and what has become of reloads.
     #[serde(default)]
     pub configuration: Configuration,
-    /// What an operator should know.
+    /// Warnings for the operator.
     pub warnings: Vec<String>,
 }
 
-/// A worker.
+/// State of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Worker {
-    /// Its number.
+    /// Number of the worker.
     pub worker: usize,
     /// The core that it is pinned to, if it is.
     pub cpu: Option<usize>,
@@ -223,17 +225,17 @@ pub struct Worker {
 /// One line of `culvert sa`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sa {
-    /// `0x…`.
+    /// SPI in hexadecimal: `0x…`.
     pub spi: String,
-    /// Outer source.
+    /// Source of the outer header.
     pub src: String,
-    /// Outer destination.
+    /// Destination of the outer header.
     pub dst: String,
     /// `esp` or `ah`.
     pub protocol: String,
     /// `tunnel`, `transport` or `iptfs`.
     pub mode: String,
-    /// Algorithms.
+    /// Algorithms of the SA.
     pub suite: String,
     /// Extended sequence numbers.
     pub esn: bool,
@@ -250,7 +252,7 @@ pub struct Sa {
     /// `in` or `out`, where exactly one of its ends is this host's.
     #[serde(default)]
     pub direction: Option<String>,
-    /// Its algorithms that are weak.
+    /// Algorithms of the SA that are weak.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub weak: Vec<String>,
     /// `valid`, `dying` (soft limit reached), `expired` (hard limit reached).
@@ -262,9 +264,9 @@ pub struct Sa {
     pub why: Option<String>,
     /// The crypto engine that has its keys.
     pub engine: String,
-    /// Bytes carried.
+    /// Bytes that the SA has carried.
     pub bytes: u64,
-    /// Packets carried.
+    /// Packets that the SA has carried.
     pub packets: u64,
     /// Seconds since it was installed.
     pub age_s: u64,
@@ -282,22 +284,22 @@ pub struct Sa {
     pub duplicate_drops: u64,
     /// Packets dropped for a wrong ICV.
     pub integrity_drops: u64,
-    /// What an SA of IP-TFS mode has packed or unpacked, by counter.
+    /// Counters of an SA of IP-TFS mode, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub iptfs: BTreeMap<String, u64>,
-    /// What holds now of an SA of IP-TFS mode: rate, round-trip time, losses, circuit breaker.
+    /// Present values of an SA of IP-TFS mode: rate, round-trip time, losses, circuit breaker.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub iptfs_now: BTreeMap<String, u64>,
     /// The longest packet that fits the path once it is sealed, in bytes; of outbound SAs.
     pub inner_mtu: Option<usize>,
     /// MTU of the path to the peer, in bytes.
     pub path_mtu: Option<usize>,
-    /// Whether a router reported that MTU.
+    /// True if a router reported that MTU.
     pub is_path_mtu_learnt: bool,
-    /// What is left until the IKE daemon is told to rekey: the soft limits.
+    /// Rest until the IKE daemon is told to rekey: the soft limits.
     #[serde(default)]
     pub until_rekey: Left,
-    /// What is left until it is gone: the hard limits.
+    /// Rest until it is gone: the hard limits.
     #[serde(default)]
     pub until_expiry: Left,
     /// Keys in hexadecimal, where they were asked for.
@@ -305,14 +307,14 @@ pub struct Sa {
     pub keys: Option<BTreeMap<String, String>>,
 }
 
-/// What is left of an SA's limits of one kind, none where there is no limit.
+/// Rest of an SA's limits of one kind, `None` where there is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
-    /// Seconds.
+    /// Seconds that are left.
     pub s: Option<u64>,
-    /// Bytes.
+    /// Bytes that are left.
     pub bytes: Option<u64>,
-    /// Packets.
+    /// Packets that are left.
     pub packets: Option<u64>,
 }
 
@@ -354,7 +356,7 @@ pub struct Policy {
     pub if_id: u32,
     /// Packets that it decided on.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
     /// Seconds since the last of them.
     pub idle_s: Option<u64>,
@@ -373,13 +375,13 @@ impl Policy {
 /// One line of `culvert device`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Device {
-    /// Its name in the configuration.
+    /// Name in the configuration.
     pub name: String,
-    /// What it is.
+    /// Kind of the device.
     pub kind: String,
     /// The port that SAs name to be in it.
     pub port: String,
-    /// What it does: `crypto offload`.
+    /// Work of the device: `crypto offload`.
     pub placement: String,
     /// Which SAs it has: `asked`, `auto`.
     pub has: String,
@@ -399,7 +401,7 @@ pub struct Device {
     pub in_software: u64,
     /// Packets that software has worked on beside it, to compare.
     pub compared: u64,
-    /// Resets.
+    /// Resets so far.
     pub resets: u64,
     /// The last moves of SAs, and what happened to it, the oldest first.
     pub moves: Vec<DeviceMove>,
@@ -412,29 +414,29 @@ pub struct DeviceMove {
     pub age_s: u64,
     /// The SA's SPI, if it is about one.
     pub spi: Option<String>,
-    /// Its destination.
+    /// Outer destination of the SA.
     pub dst: Option<String>,
     /// Where to: the device's name, or `software`; nothing if it is about the device.
     pub to: Option<String>,
-    /// Why.
+    /// Reason of the move.
     pub why: String,
 }
 
 /// A table of an offload device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DeviceTable {
-    /// Of what.
+    /// Name of the table.
     pub name: String,
-    /// Entries taken.
+    /// Entries that are taken.
     pub used: usize,
-    /// All entries.
+    /// Entries of the table.
     pub most: usize,
 }
 
 /// One line of `culvert port`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Port {
-    /// Interface.
+    /// Name of the interface.
     pub interface: String,
     /// `af-xdp`, `packet`, `auto` (before one of these is chosen), `memif`, `vlan`, `tun` or `tunnel`.
     pub kind: String,
@@ -454,11 +456,11 @@ pub struct Port {
     /// Where the driver takes VLAN tags out of frames: `put back`, or `lost` and why.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stripped_tags: Option<String>,
-    /// Queues taken.
+    /// Queues that are taken.
     pub queues: u32,
     /// MTU in bytes.
     pub mtu: u32,
-    /// MAC address.
+    /// MAC address of the interface.
     pub mac: String,
     /// Packets received by culvert.
     pub rx_packets: u64,
@@ -470,7 +472,7 @@ pub struct Port {
     pub tx_bytes: u64,
     /// Frames that XDP, or a memif port, left to Linux.
     pub passed_to_linux: u64,
-    /// What peers of a memif port have done wrong, by name.
+    /// Faults of a memif port's peers, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub faults: BTreeMap<String, u64>,
     /// The same by queue.
@@ -478,7 +480,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// Whether it is a VLAN of another port.
+    /// True if it is a VLAN of another port.
     pub fn is_vlan(&self) -> bool {
         !self.vlan.is_empty()
     }
@@ -491,24 +493,24 @@ pub struct Queue {
     pub queue: usize,
     /// The worker that has it.
     pub worker: usize,
-    /// Packets received.
+    /// Packets that were received.
     pub rx_packets: u64,
-    /// Bytes received.
+    /// Bytes that were received.
     pub rx_bytes: u64,
-    /// Packets sent.
+    /// Packets that were sent.
     pub tx_packets: u64,
-    /// Bytes sent.
+    /// Bytes that were sent.
     pub tx_bytes: u64,
 }
 
-/// `culvert route`.
+/// Answer to `culvert route`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Routes {
     /// Rules, in the order of preference.
     pub rules: Vec<String>,
-    /// Routes.
+    /// Routes in the order of their tables.
     pub routes: Vec<Route>,
-    /// Neighbours.
+    /// Neighbours of the ports.
     pub neighbours: Vec<Neighbour>,
     /// Routes with segments that the fast path follows, and segments of this host.
     #[serde(default)]
@@ -518,37 +520,37 @@ pub struct Routes {
 /// A route with segments (SRv6), or a segment of this host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SegmentRow {
-    /// Destination prefix.
+    /// Prefix of the destinations.
     pub dst: String,
     /// Routing table; none of what the configuration has.
     pub table: Option<u32>,
-    /// What it does, nearly as iproute2 writes it.
+    /// Effect on packets, nearly as iproute2 writes it.
     pub does: String,
 }
 
-/// One route.
+/// One route of a table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Route {
-    /// Routing table.
+    /// Number of the table.
     pub table: u32,
-    /// Destination prefix.
+    /// Prefix of the destinations.
     pub dst: String,
     /// `unicast`, `local`, `blackhole`, …
     pub kind: String,
-    /// Gateways.
+    /// Addresses of the gateways.
     pub via: Vec<String>,
-    /// Interfaces.
+    /// Names of the interfaces.
     pub dev: Vec<String>,
-    /// Metric.
+    /// Metric of the route.
     pub metric: u32,
 }
 
-/// One neighbour.
+/// One neighbour of a port.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Neighbour {
-    /// Interface.
+    /// Name of the interface.
     pub dev: String,
-    /// Address.
+    /// IP address of the neighbour.
     pub address: String,
     /// MAC address, if known.
     pub mac: Option<String>,
@@ -593,9 +595,9 @@ pub struct Latency {
     pub sampled: u64,
     /// All their times together, in nanoseconds.
     pub sum_ns: u64,
-    /// What half of them took at most, in nanoseconds; as if those of a range were spread evenly over it.
+    /// Median in nanoseconds. Those of a range count as spread evenly over it.
     pub p50_ns: Option<u64>,
-    /// What all but a hundredth took at most.
+    /// 99th percentile in nanoseconds.
     pub p99_ns: Option<u64>,
     /// Packets by range of times.
     pub ranges: Vec<LatencyRange>,
@@ -606,7 +608,7 @@ pub struct Latency {
 pub struct LatencyRange {
     /// The longest time, in nanoseconds; none in the last range.
     pub up_to_ns: Option<u64>,
-    /// How many.
+    /// Packets in the range.
     pub packets: u64,
 }
 
@@ -626,7 +628,7 @@ pub struct Outcomes {
     pub dropped: u64,
 }
 
-/// `culvert drops`.
+/// Answer to `culvert drops`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Drops {
     /// Count by reason; every reason is there.

@@ -5,21 +5,21 @@ use serde::{Deserialize, Serialize};
 /// A rate limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
-    /// Its name.
+    /// Name of the limit.
     pub name: String,
     /// The limit that its packets are under as well.
     pub parent: Option<String>,
     /// `single`, `rfc2697`, `rfc2698` or `rfc4115`.
     pub algorithm: String,
-    /// Whether the colour that packets come with counts.
+    /// True if the colour that packets come with counts.
     pub aware: bool,
     /// Bytes that are counted for each packet beyond its own length.
     pub overhead: u16,
     /// `out`, `in` or `both`.
     pub direction: String,
-    /// What packets it is about; nothing if it is only a parent.
+    /// Packets that are under it; empty if it is only a parent.
     pub about: String,
-    /// What has buckets of its own: `flow` or `tunnel`; nothing if all share.
+    /// Owner of buckets: `flow` or `tunnel`; `None` if all packets share them.
     pub each: Option<String>,
     /// How workers share it: `leases` or `atomic`.
     #[serde(default)]
@@ -29,11 +29,11 @@ pub struct Limit {
     pub home: Option<usize>,
     /// The committed bucket, and that of the peak or excess.
     pub buckets: Vec<LimitBucket>,
-    /// Green packets.
+    /// Counts of green packets.
     pub green: LimitColour,
-    /// Yellow ones.
+    /// Counts of yellow packets.
     pub yellow: LimitColour,
-    /// Red ones.
+    /// Counts of red packets.
     pub red: LimitColour,
     /// Bytes that wait for tokens at most, at each worker; nothing where none do.
     #[serde(default)]
@@ -46,7 +46,7 @@ pub struct Limit {
     pub waiting: Vec<LimitWaiting>,
 }
 
-/// What waits of a class, and has waited.
+/// Packets of a class that wait, and that have waited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LimitWaiting {
     /// `urgent`, `assured`, `usual` or `lesser`.
@@ -60,55 +60,56 @@ pub struct LimitWaiting {
     /// How long those that went on have waited, in sum, in microseconds.
     #[serde(default)]
     pub total_us: u64,
-    /// On average.
+    /// Time of waiting on average, in microseconds.
     pub mean_us: u64,
     /// The longest that one of them has.
     pub longest_us: u64,
 }
 
-/// A bucket.
+/// A bucket of a limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LimitBucket {
     /// How fast it fills.
     pub rate: String,
-    /// What it holds at most.
+    /// Burst: the most that it holds.
     pub burst: String,
-    /// What it holds now, leases of workers included; none where flows or tunnels have buckets of their own.
+    /// Present level, leases of workers included. `None` where flows or tunnels have buckets of
+    /// their own.
     pub left: Option<String>,
 }
 
-/// What was counted of a colour.
+/// Counts of a colour.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LimitColour {
     /// Packets. Those that were dropped count with the limit that dropped them, and with no other.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
-    /// What becomes of them: `pass`, `drop`, or `dscp N`.
+    /// Treatment of the packets: `pass`, `drop`, or `dscp N`.
     pub becomes: String,
 }
 
 /// Other rates, bursts or bounds of the queue for a limit, until the configuration is loaded again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitSet {
-    /// Its name.
+    /// Name of the limit.
     pub name: String,
     /// As in the configuration.
     pub rate: Option<String>,
-    /// Likewise.
+    /// New burst; `None` to keep it.
     pub burst: Option<String>,
-    /// Likewise.
+    /// New peak rate; `None` to keep it.
     pub peak: Option<String>,
-    /// Likewise.
+    /// New peak burst; `None` to keep it.
     pub peak_burst: Option<String>,
-    /// Likewise.
+    /// New excess rate; `None` to keep it.
     pub excess: Option<String>,
-    /// Likewise.
+    /// New excess burst; `None` to keep it.
     pub excess_burst: Option<String>,
-    /// Likewise.
+    /// New size of the queue in bytes; `None` to keep it.
     #[serde(default)]
     pub queue: Option<String>,
-    /// Likewise.
+    /// New size of the queue in packets; `None` to keep it.
     #[serde(default)]
     pub queue_packets: Option<u32>,
 }

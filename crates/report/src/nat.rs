@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Connections that Linux tracks and the fast path may carry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Nat {
-    /// Whether `[nat]` has them learnt.
+    /// True if `[nat]` has connections learnt.
     pub learns: bool,
-    /// Whether Linux has rules of NAT for IPv4, and for IPv6.
+    /// True if Linux has rules of NAT: for IPv4, for IPv6.
     pub rules: [bool; 2],
     /// Directions of connections that are known: two for each.
     pub directions: usize,
@@ -19,7 +19,7 @@ pub struct Nat {
     pub refused: u64,
     /// Times that events were lost, and everything was read anew.
     pub overruns: u64,
-    /// What Linux counts of its own table, where it says so.
+    /// Linux's counts of its own table, where it tells them.
     #[serde(default)]
     pub table: Option<NatTable>,
     /// The connections, or some of them.
@@ -43,22 +43,22 @@ pub struct NatTable {
     pub early_dropped: u64,
 }
 
-/// A connection.
+/// A connection that may be carried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NatConnection {
     /// Linux's number of it.
     pub id: u32,
-    /// IP protocol.
+    /// IP protocol of the connection.
     pub protocol: u8,
-    /// Its packets as they arrive.
+    /// Packets as they arrive.
     pub original: NatEnds,
-    /// What they become.
+    /// Packets after the translation.
     pub translated: NatEnds,
-    /// Whether that is something else.
+    /// True if the two differ.
     pub is_translated: bool,
-    /// Whether answers are carried as well: Linux has seen one.
+    /// True if answers are carried as well: Linux has seen one.
     pub both: bool,
-    /// What was carried of its packets, and of answers.
+    /// Packets carried: of the connection, and of answers.
     pub packets: [u64; 2],
     /// The same in bytes.
     pub bytes: [u64; 2],
@@ -69,10 +69,10 @@ pub struct NatConnection {
 pub struct NatEnds {
     /// Where it comes from.
     pub src: IpAddr,
-    /// Its port, or the identifier of an ICMP query.
+    /// Source port, or the identifier of an ICMP query.
     pub src_port: u16,
     /// Where it goes.
     pub dst: IpAddr,
-    /// Its port; of an ICMP query 0.
+    /// Destination port; of an ICMP query 0.
     pub dst_port: u16,
 }

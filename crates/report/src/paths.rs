@@ -38,7 +38,7 @@ pub fn offload_file(name: &str) -> PathBuf {
     runtime_dir(name).join("offload")
 }
 
-/// What must outlive the daemon: SAs, policies, sequence numbers.
+/// Folder of the state that outlives the daemon: SAs, policies, sequence numbers.
 pub fn vault_dir(name: &str) -> PathBuf {
     runtime_dir(name).join("vault")
 }

@@ -2,7 +2,7 @@
 
 use wire::protocol;
 
-/// Those that have one here.
+/// Protocols that have a name here.
 const NAMES: [(&str, u8); 8] = [
     ("icmp", protocol::ICMP),
     ("tcp", protocol::TCP),
@@ -23,7 +23,7 @@ pub fn name(number: u8) -> String {
 /// The protocol of a name or number.
 ///
 /// # Errors
-/// What would be right.
+/// Text of the protocols that there are.
 pub fn parse(text: &str) -> Result<u8, String> {
     let named = NAMES.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
     named.or_else(|| text.parse().ok()).ok_or_else(|| {

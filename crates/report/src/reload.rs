@@ -4,18 +4,18 @@ use serde::{Deserialize, Serialize};
 
 use config::Problem;
 
-/// What has become of a reload.
+/// Result of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reloaded {
     /// The file counts; otherwise nothing of it does.
     pub reloaded: bool,
     /// Where the file that was read is.
     pub file: String,
-    /// What is wrong with it.
+    /// Problems of the file.
     pub problems: Vec<Problem>,
-    /// What could not be done, though nothing was wrong: it was undone.
+    /// Step that failed, though nothing was wrong with the file: all was undone.
     pub failed: Option<String>,
-    /// What has no effect, or not yet.
+    /// Settings that have no effect, or not yet.
     pub warnings: Vec<Problem>,
     /// Keys that take effect only with a restart.
     pub waits_for_restart: Vec<String>,

@@ -7,24 +7,24 @@ use serde::{Deserialize, Serialize};
 /// A packet, and how it comes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhyRequest {
-    /// The packet.
+    /// The packet in question.
     pub packet: WhyPacket,
     /// The interface that it is received by; none: what the routes say of its source.
     pub interface: Option<String>,
-    /// It is decrypted by the SA of this SPI.
+    /// SPI of the SA that decrypts it. `None`: it comes in clear.
     pub spi: Option<u32>,
-    /// Its mark, of one that Linux sends.
+    /// Mark, of a packet that Linux sends.
     pub mark: u32,
 }
 
-/// What a packet has in its headers.
+/// Headers of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhyPacket {
-    /// Source.
+    /// Source address of the packet.
     pub src: IpAddr,
-    /// Destination.
+    /// Destination address of the packet.
     pub dst: IpAddr,
-    /// IP protocol.
+    /// IP protocol of the packet.
     pub protocol: u8,
     /// Source port; ICMP's type.
     pub src_port: u16,
@@ -32,7 +32,7 @@ pub struct WhyPacket {
     pub dst_port: u16,
     /// Length with the IP header, in bytes.
     pub len: u16,
-    /// IPv4's DF.
+    /// True to set IPv4's DF.
     pub dont_fragment: bool,
     /// TTL or hop limit.
     pub ttl: u8,
@@ -40,36 +40,36 @@ pub struct WhyPacket {
     pub dscp: u8,
 }
 
-/// The answer.
+/// Answer of the daemon.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum WhyAnswer {
-    /// What would be done.
+    /// Fate of the packet, explained.
     Why(Why),
     /// The question makes no sense here.
     Refused {
-        /// What is wrong with it, and what would be right.
+        /// The mistake, and what would be right.
         error: String,
     },
 }
 
-/// What would be done with the packet, and why.
+/// Fate of a packet, with its reasons.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Why {
     /// The packet, in words.
     pub packet: String,
     /// How it comes, in words.
     pub came: String,
-    /// What the verdict follows from, in the order in which the data path asks.
+    /// Steps of the verdict, in the order in which the data path asks.
     pub steps: Vec<WhyStep>,
-    /// What becomes of it: `protected`, `forwarded`, `opened`, `to-linux`, `waits-for-sa`, `waits-for-fragments`,
-    /// `answered` (by an ICMP error), `dropped` or `consumed`.
+    /// Fate of the packet: `protected`, `forwarded`, `opened`, `to-linux`, `waits-for-sa`,
+    /// `waits-for-fragments`, `answered` (by an ICMP error), `dropped` or `consumed`.
     pub fate: String,
     /// The same as a sentence.
     pub verdict: String,
     /// The reason of `culvert drops`, where it is dropped.
     pub drop_reason: Option<String>,
-    /// What would change it.
+    /// Changes that would give another fate.
     pub hints: Vec<String>,
     /// The worker that was asked.
     pub worker: usize,
@@ -78,9 +78,9 @@ pub struct Why {
 /// One question and its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhyStep {
-    /// What is asked.
+    /// Question of the step.
     pub question: String,
-    /// The answer.
+    /// Answer of the step.
     pub answer: String,
     /// The index of the policy that says so.
     #[serde(skip_serializing_if = "Option::is_none", default)]

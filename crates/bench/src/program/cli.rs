@@ -214,7 +214,7 @@ pub enum Engine {
     Auto,
     /// Intel's multi-buffer library, or an error.
     IpsecMb,
-    /// OpenSSL.
+    /// By the library OpenSSL.
     Openssl,
 }
 
