@@ -10,7 +10,7 @@ CRATES = ROOT / "crates"
 LEAST_WORDS = 3
 
 #: Crates that are not held to it yet.
-LATER = {"culvert", "dataplane", "dispatch"}
+LATER = {"culvert", "dataplane"}
 
 
 def sources():

@@ -55,12 +55,12 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The commands.
+/// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the daemon in the foreground.
@@ -274,7 +274,7 @@ pub struct StatusArgs {
 /// Arguments of `culvert sa`.
 #[derive(Debug, Args)]
 pub struct SaArgs {
-    /// Show keys. They are secret: whoever has them reads the traffic.
+    /// Show keys. They are secret: with them the traffic can be read.
     #[arg(long)]
     pub show_keys: bool,
     /// Only the SA with this SPI, in hexadecimal (0x...) or decimal.

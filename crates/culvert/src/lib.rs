@@ -24,7 +24,7 @@ pub(crate) use ::config;
 pub(crate) use ::report;
 pub(crate) use ::report::{client, paths, protocol, rule_text};
 
-/// What `culvert-bench` has of the daemon.
+/// The parts of the daemon that `culvert-bench` measures.
 pub mod measured {
     pub use crate::config::EngineChoice;
     pub use crate::daemon::{InstallOptions, InstallReport, bench_install, providers};
@@ -82,7 +82,7 @@ fn error_json(text: &str) -> String {
     serde_json::json!({ "error": text }).to_string()
 }
 
-/// What was done, for people or as JSON.
+/// Result of a command, for people or as JSON.
 fn done(text: String, json: bool) -> String {
     if json { serde_json::json!({ "done": text }).to_string() } else { text }
 }

@@ -14,7 +14,7 @@
 pub const LINK_ETHERNET: u16 = 1;
 pub const LINK_RAW: u16 = 101;
 
-/// Block types.
+/// Types of blocks.
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const STATISTICS: u32 = 5;
@@ -29,7 +29,7 @@ const COMMENT: u16 = 1;
 /// The longest block that is believed, in bytes.
 const MAX_BLOCK_LEN: usize = 1 << 20;
 
-/// What a block has in front and behind, in bytes.
+/// Bytes of a block around its body.
 const AROUND: usize = 12;
 
 /// Which way a packet goes, as `epb_flags` says it.
@@ -39,19 +39,19 @@ pub enum Way {
     Out = 2,
 }
 
-/// One packet.
+/// A block of one packet.
 pub struct PacketBlock<'p> {
     /// The interface's number.
     pub interface: u32,
     /// Nanoseconds since 1970.
     pub time_ns: u64,
-    /// What was kept.
+    /// Bytes that were kept.
     pub bytes: &'p [u8],
-    /// Its whole length, in bytes.
+    /// Length of the whole packet, in bytes.
     pub len: u32,
     /// Which way it goes.
     pub way: Way,
-    /// For people.
+    /// Comments, for people.
     pub comments: &'p [String],
 }
 
@@ -158,21 +158,21 @@ fn pad(to: &mut Vec<u8>, len: usize) {
     to.resize(to.len() + len.next_multiple_of(4) - len, 0);
 }
 
-/// What a block is.
+/// Kind of a block.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Block<'b> {
-    /// What a file begins with: section and interfaces.
+    /// First blocks of a file: section and interfaces.
     Head,
-    /// A packet.
+    /// A captured packet.
     Packet,
     /// Packets that were lost, and what there is to say.
     Statistics {
-        /// How many.
+        /// Packets that were lost.
         lost: u64,
-        /// For people.
+        /// Comment, for people.
         comment: Option<&'b str>,
     },
-    /// Something else.
+    /// A block of another kind.
     Other,
 }
 
@@ -190,7 +190,7 @@ pub fn block_len(bytes: &[u8]) -> Result<Option<usize>, NoBlock> {
     }
 }
 
-/// What a whole block is.
+/// Kind of a whole block.
 pub fn kind(block: &[u8]) -> Block<'_> {
     match word(block, 0) {
         Some(SECTION | INTERFACE) => Block::Head,
@@ -204,7 +204,7 @@ pub fn kind(block: &[u8]) -> Block<'_> {
     }
 }
 
-/// What is no block of pcapng.
+/// Error: the bytes are no block of pcapng.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what came is no pcapng")]
 pub struct NoBlock;

@@ -108,7 +108,7 @@ impl<T> Shared<T> {
         self.waiting[lane / 64].fetch_or(1 << (lane % 64), Ordering::Release);
     }
 
-    /// Whether a lane was waiting, and is not any more: then the caller has it.
+    /// True if a lane was waiting, and is not any more: the caller has it.
     #[inline(always)]
     fn clear_waiting(&self, lane: usize) -> bool {
         let bit = 1 << (lane % 64);
@@ -251,7 +251,7 @@ impl<T> Producer<T> {
         count
     }
 
-    /// Whether all consumers have gone. What they left can be had by [`Self::take_back`].
+    /// True if all consumers were dropped. What they left is had by [`Self::take_back`].
     #[inline(always)]
     pub fn is_closed(&self) -> bool {
         self.shared.common.ends.gone(Side::Consumers)
@@ -300,15 +300,16 @@ impl<T> Consumer<T> {
         Some(lane)
     }
 
-    /// Whether no lane waits now; may be asked after [`Sleepers::prepare`](crate::Sleepers::prepare).
+    /// True if no lane waits now. May be called after
+    /// [`Sleepers::prepare`](crate::Sleepers::prepare).
     #[inline]
     pub fn is_empty(&self) -> bool {
-        // Acquire, so that whoever finds a lane finds what was done before it was set waiting.
+        // Acquire, so that a consumer of a lane sees all that was done before it was set waiting.
         self.shared.waiting.iter().all(|word| word.load(Ordering::Acquire) == 0)
     }
 
-    /// Whether all producers have gone and nothing is left. What another consumer holds counts as left
-    /// until it is taken.
+    /// True if all producers were dropped and nothing is left. What another consumer holds counts
+    /// as left until it is taken.
     pub fn is_closed(&self) -> bool {
         // In this order: what the producers put before they went is seen.
         self.shared.common.ends.gone(Side::Producers)

@@ -19,7 +19,7 @@ impl Common {
     /// Counts a put that did not find room for all.
     #[cold]
     pub(crate) fn count_full(&self) {
-        // Relaxed: a count, which orders nothing. A locked addition, but only off the path: whoever
+        // Relaxed: a count, which orders nothing. A locked addition, but only off the path: a thread that
         // finds the queue full has time.
         self.full.fetch_add(1, Ordering::Relaxed);
     }

@@ -136,7 +136,7 @@ impl Depot {
         self.held.load(Ordering::Relaxed) as usize
     }
 
-    /// Whether there is no number in it, as [`Self::len`] says.
+    /// True if there is no number in it, by [`Self::len`].
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

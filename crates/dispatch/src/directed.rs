@@ -61,7 +61,7 @@ impl<T> Shared<T> {
     ///
     /// The caller has seen that the consumer has gone, and is the producer or the last end of all.
     unsafe fn take_left(&self) -> Option<T> {
-        // Relaxed: whoever wrote it has gone, or is the caller.
+        // Relaxed: its writer has gone, or is the caller.
         let head = self.head.load(Ordering::Relaxed);
         if head == self.tail.load(Ordering::Acquire) {
             return None;
@@ -86,9 +86,9 @@ impl<T> Shared<T> {
 /// The end that puts. For one thread at a time; it may move to another.
 pub struct Producer<T> {
     shared: Arc<Shared<T>>,
-    /// What `shared.tail` says: nobody else writes it.
+    /// Value of `shared.tail`, which this end alone writes.
     tail: u64,
-    /// What `shared.head` said last.
+    /// Value of `shared.head` when it was last read.
     head: u64,
 }
 
@@ -158,7 +158,7 @@ impl<T> Producer<T> {
         free.min(wanted)
     }
 
-    /// Whether more than half of the places are taken, by what the consumer has published so far.
+    /// True if more than half of the places are taken, by what the consumer has published so far.
     #[inline]
     pub fn is_half_full(&self) -> bool {
         // Relaxed: nothing is done with the places.
@@ -166,7 +166,7 @@ impl<T> Producer<T> {
         distance(self.tail, head) > self.shared.places.len() / 2
     }
 
-    /// Whether the consumer has gone. What it left can be had by [`Self::take_back`].
+    /// True if the consumer was dropped. What it left is had by [`Self::take_back`].
     #[inline(always)]
     pub fn is_closed(&self) -> bool {
         self.shared.common.ends.gone(Side::Consumers)
@@ -197,9 +197,9 @@ impl<T> Drop for Producer<T> {
 /// The end that takes. For one thread at a time; it may move to another.
 pub struct Consumer<T> {
     shared: Arc<Shared<T>>,
-    /// What `shared.head` says: nobody else writes it while we live.
+    /// Value of `shared.head`, which this end alone writes.
     head: u64,
-    /// What `shared.tail` said last.
+    /// Value of `shared.tail` when it was last read.
     tail: u64,
 }
 
@@ -259,15 +259,15 @@ impl<T> Consumer<T> {
         there.min(wanted)
     }
 
-    /// Whether there is nothing to take now. Looks at the shared index, so that it may be asked after
-    /// [`Sleepers::prepare`](crate::Sleepers::prepare).
+    /// True if there is nothing to take now. Reads the shared index, so that it may be called
+    /// after [`Sleepers::prepare`](crate::Sleepers::prepare).
     #[inline]
     pub fn is_empty(&self) -> bool {
-        // Acquire, so that whoever finds an item finds what was done before it was put.
+        // Acquire, so that the finder of an item sees all that was done before it was put.
         self.shared.tail.load(Ordering::Acquire) == self.head
     }
 
-    /// Whether the producer has gone and nothing is left.
+    /// True if the producer was dropped and nothing is left.
     pub fn is_closed(&self) -> bool {
         // In this order: what the producer put before it went is seen by is_empty().
         self.shared.common.ends.gone(Side::Producers) && self.is_empty()

@@ -43,8 +43,8 @@ impl Ends {
         before == one(side)
     }
 
-    /// Whether nobody is left on a side. Once true, all that they did has happened before, and it
-    /// stays true: handles come from handles.
+    /// True if no handle of a side is left. Once true, all that they did has happened before, and
+    /// it stays true: handles come from handles.
     #[inline(always)]
     pub(crate) fn gone(&self, side: Side) -> bool {
         // Acquire: pairs with the release in leave().

@@ -104,8 +104,8 @@ impl Home {
         self.0.load(Ordering::Acquire) as usize
     }
 
-    /// Whether `worker`, which is the caller, may write the object's state. A yes holds until the caller
-    /// calls [`Self::leave`].
+    /// True if `worker`, which is the caller, may write the object's state. True holds until the
+    /// caller calls [`Self::leave`].
     #[inline]
     pub fn is_at(&self, worker: usize) -> bool {
         // Acquire: pairs with leave(). A worker never sees itself in the word after it has left: its own

@@ -3,15 +3,15 @@
 //! | kind | who takes an item | order | for |
 //! | --- | --- | --- | --- |
 //! | [`directed`] | its one consumer | of each producer | packets to the worker that owns their SA |
-//! | [`ordered`] | whoever is free | restored at release | an SA's packets, encrypted by many |
-//! | [`atomic`] | whoever holds its flow | of each flow | receive queues that do not match cores |
+//! | [`ordered`] | any free worker | restored at release | an SA's packets, encrypted by many |
+//! | [`atomic`] | the holder of its flow | of each flow | receive queues that do not match cores |
 //!
 //! All of them
 //! - have their memory from the beginning, and never more: a full queue gives the item back;
 //! - block nobody, take no lock, and allocate nothing after they were made;
 //! - move bursts as they move single items: one store, or one compare-and-swap, for all of it;
 //! - lose nothing: what an end leaves behind comes back to the other side, or is dropped, once;
-//! - say how deep they are and how often they were full, for two loads by whoever asks.
+//! - say how deep they are and how often they were full, for two loads by the caller.
 //!
 //! Three more, for workers that hand packets to each other and share their frames:
 //!

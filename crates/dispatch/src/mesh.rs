@@ -183,13 +183,13 @@ impl<T> Peer<T> {
         wanted - left
     }
 
-    /// Whether there is nothing to receive now; may be asked after [`Sleepers::prepare`].
+    /// True if there is nothing to receive now. May be called after [`Sleepers::prepare`].
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.from.iter().flatten().all(Consumer::is_empty)
     }
 
-    /// Whether the queue to worker `to` is more than half full; false if there is none.
+    /// True if the queue to worker `to` is more than half full. False if there is none.
     #[inline]
     pub fn is_ahead_of(&self, to: usize) -> bool {
         self.to.get(to).and_then(Option::as_ref).is_some_and(Producer::is_half_full)

@@ -33,8 +33,8 @@
 //! [`Work::turn`] hands it out when it has come to the item, and [`Turn::end`] passes it on: what was done
 //! in a turn happens before what is done in the next. A worker that finishes without having ended its
 //! turn, or gives up, leaves it to the releaser, who has it from the item's release to
-//! [`Releaser::end_turn`]. Who uses turns calls that after each item that it has released. Whoever waits for
-//! a turn waits for all workers with earlier items; whoever releases must go on releasing meanwhile.
+//! [`Releaser::end_turn`]. A releaser with turns calls that after each released item. A worker that waits for
+//! a turn waits for all workers with earlier items; the releaser must go on releasing meanwhile.
 
 #![allow(
     unsafe_code,
@@ -79,7 +79,7 @@ struct Shared<T> {
     claim: Padded<AtomicU64>,
     /// The position of the first item that is not released: the releaser's.
     head: Padded<AtomicU64>,
-    /// The position whose turn it is: written by whoever has the turn.
+    /// The position whose turn it is. The holder of the turn alone writes it.
     turn: Padded<AtomicU64>,
     common: Common,
     slots: Box<[Slot<T>]>,
@@ -93,18 +93,18 @@ struct Slot<T> {
     place: Place<T>,
 }
 
-/// What stands in a slot when the item at `position` is done. Never zero, and never the same for two
+/// Word of a slot whose item at `position` is done. Never zero, and never the same for two
 /// positions.
 const fn done(position: u64, finished: bool, turn_ended: bool) -> u64 {
     (position + 1) << 2 | (turn_ended as u64) << 1 | finished as u64
 }
 
-/// Whether the item at `position` is done, by its slot's word.
+/// True if the item at `position` is done, by its slot's word.
 const fn is_done(word: u64, position: u64) -> bool {
     word >> 2 == position + 1
 }
 
-/// Whether its worker has finished it, and whether the turn was ended.
+/// Two facts of a word: its worker has finished the item, and the turn was ended.
 const fn how(word: u64) -> (bool, bool) {
     (word & 1 != 0, word & 2 != 0)
 }
@@ -140,9 +140,9 @@ impl<T> Shared<T> {
 /// The part that submits. For one thread at a time; it may move to another.
 pub struct Submitter<T> {
     shared: Arc<Shared<T>>,
-    /// What `shared.tail` says: nobody else writes it.
+    /// Value of `shared.tail`, which this end alone writes.
     tail: u64,
-    /// What `shared.head` said last.
+    /// Value of `shared.head` when it was last read.
     head: u64,
 }
 
@@ -212,7 +212,8 @@ impl<T> Submitter<T> {
         free.min(wanted)
     }
 
-    /// Whether all workers have gone, or the releaser has. The releaser still gets what was submitted.
+    /// True if all workers were dropped, or the releaser was. The releaser still gets what was
+    /// submitted.
     #[inline(always)]
     pub fn is_closed(&self) -> bool {
         let ends = &self.shared.common.ends;
@@ -234,7 +235,7 @@ impl<T> Drop for Submitter<T> {
 /// The part that works. Any number of threads, each with its clone.
 pub struct Worker<T> {
     shared: Arc<Shared<T>>,
-    /// What `shared.tail` said last to this handle.
+    /// Value of `shared.tail` when this handle last read it.
     tail: Cell<u64>,
 }
 
@@ -272,23 +273,23 @@ impl<T> Worker<T> {
         }
     }
 
-    /// Whether there is nothing to take now; may be asked after
+    /// True if there is nothing to take now. May be called after
     /// [`Sleepers::prepare`](crate::Sleepers::prepare).
     #[inline]
     pub fn is_empty(&self) -> bool {
-        // Acquire, so that whoever finds an item finds what was done before it was submitted. Relaxed
+        // Acquire, so that the finder of an item sees all that was done before it was submitted. Relaxed
         // for the claim: if others take meanwhile the answer is old at once.
         let tail = self.shared.tail.load(Ordering::Acquire);
         tail <= self.shared.claim.load(Ordering::Relaxed)
     }
 
-    /// Whether the releaser has gone: turns that it was left with never come.
+    /// True if the releaser was dropped. Its outstanding turns are never granted.
     #[inline]
     pub fn is_abandoned(&self) -> bool {
         self.shared.common.ends.gone(Side::Releasers)
     }
 
-    /// Whether the submitter has gone and nothing is left to take.
+    /// True if the submitter was dropped and nothing is left to take.
     pub fn is_closed(&self) -> bool {
         // In this order: what the submitter put before it went is seen by is_empty().
         self.shared.common.ends.gone(Side::Producers) && self.is_empty()
@@ -334,7 +335,7 @@ impl<T> Work<'_, T> {
         self.count
     }
 
-    /// The items.
+    /// The items, in their order.
     #[inline]
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         let [ahead, around] = spans(&self.shared.slots, self.first, self.count);
@@ -350,7 +351,7 @@ impl<T> Work<'_, T> {
     /// The turn, if it has come to the first of the items; it is then that of all of them.
     #[inline]
     pub fn turn(&mut self) -> Option<Turn<'_>> {
-        // Acquire: pairs with the release of whoever had the turn before; what was done in it happened
+        // Acquire: pairs with the release of the turn's holder before; what was done in it happened
         // before what is done in this one.
         let is_ours = self.shared.turn.load(Ordering::Acquire) == self.first;
         let (turn, next) = (&self.shared.turn.0, self.first + self.count as u64);
@@ -385,7 +386,7 @@ impl<T> Drop for Work<'_, T> {
 pub struct Turn<'a> {
     turn: &'a AtomicU64,
     next: u64,
-    /// What the work will tell the releaser.
+    /// Set once the turn is ended; the releaser reads it with the work.
     ended: &'a mut bool,
 }
 
@@ -425,9 +426,9 @@ impl<T> Released<T> {
 /// The part that releases. For one thread at a time; it may move to another.
 pub struct Releaser<T> {
     shared: Arc<Shared<T>>,
-    /// What `shared.head` says: nobody else writes it while we live.
+    /// Value of `shared.head`, which this end alone writes.
     head: u64,
-    /// Whether the turn of the item that was released last is still to be ended.
+    /// True while the turn of the item released last is not ended.
     owes_turn: bool,
 }
 
@@ -467,7 +468,7 @@ impl<T> Releaser<T> {
         if !core::mem::take(&mut self.owes_turn) {
             return;
         }
-        // Acquire: a worker that had the turn of a released item before it gave up, and whoever ended the
+        // Acquire: a worker that had the turn of a released item before it gave up, and the thread that ended the
         // turns before that one's, happened before what the caller does in the next.
         if self.shared.turn.load(Ordering::Acquire) < self.head {
             // Of a released item, so nobody else has it: a worker has a turn only with an item in hand.
@@ -502,7 +503,7 @@ impl<T> Releaser<T> {
         Some(wrap(item))
     }
 
-    /// What is to be said of the item at the head, now that all workers have gone; none if there
+    /// The way to release the item at the head, now that all workers were dropped. `None` if there
     /// is no item.
     #[cold]
     fn left_by_workers(&self) -> Option<fn(T) -> Released<T>> {
@@ -523,7 +524,7 @@ impl<T> Releaser<T> {
         })
     }
 
-    /// Whether the oldest item can be released now; may be asked after
+    /// True if the oldest item can be released now. May be called after
     /// [`Sleepers::prepare`](crate::Sleepers::prepare).
     #[inline]
     pub fn is_ready(&self) -> bool {
@@ -533,7 +534,7 @@ impl<T> Releaser<T> {
             || self.shared.common.ends.gone(Side::Consumers) && self.left_by_workers().is_some()
     }
 
-    /// Whether the submitter has gone and everything is released.
+    /// True if the submitter was dropped and everything is released.
     pub fn is_closed(&self) -> bool {
         // In this order: what the submitter put before it went is seen by the load. Relaxed, as
         // gone() has ordered it.

@@ -12,7 +12,7 @@ pub enum Refused<T> {
 }
 
 impl<T> Refused<T> {
-    /// The item.
+    /// The item that was not taken.
     pub fn into_item(self) -> T {
         match self {
             Self::Full(item) | Self::Closed(item) => item,

@@ -1,6 +1,6 @@
 //! Sleep without lost wake-ups: who sleeps, and who must be woken.
 //!
-//! Consumers poll. One with nothing to do may go to sleep in the kernel, and whoever puts something for
+//! Consumers poll. One with nothing to do may go to sleep in the kernel, and a producer that puts something for
 //! it must then wake it by an eventfd or the like, which costs a system call: so only if it sleeps. This
 //! module keeps who does. It knows nothing of queues: one [`Sleepers`] serves all queues of
 //! a set of workers.
@@ -95,7 +95,7 @@ impl Sleepers {
         None
     }
 
-    /// Who sleeps, as whoever has just put something must see it.
+    /// Consumers that sleep, as a bit mask. A producer that has just put an item must see it.
     #[inline(always)]
     fn wakeable(&self) -> u64 {
         // Sequentially consistent: see prepare(). The put was a plain store, which a load may

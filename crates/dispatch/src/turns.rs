@@ -1,13 +1,13 @@
 //! The ring behind a lane of an atomic queue, which has several producers: each slot says whose turn it is.
 //!
 //! ```text
-//! turn = p              free, for whoever gets position p to put
-//! turn = p + 1          filled, for whoever gets position p to take
+//! turn = p              free, for the producer that gets position p
+//! turn = p + 1          filled, for the consumer that gets position p
 //! turn = p + capacity   free again, one lap later
 //! ```
 //!
 //! A run of positions is claimed by one compare-and-swap on `tail` or `head`, however many items move.
-//! Whoever has claimed a position is alone with its slot until it stores the next turn. Positions never
+//! A thread that has claimed a position is alone with its slot until it stores the next turn. Positions never
 //! come again, so a claim cannot succeed on an old view.
 //!
 //! Nobody waits for anybody. But a thread that stops between its claim and its last store holds up those
@@ -40,7 +40,7 @@ struct Slot<T> {
     place: Place<T>,
 }
 
-/// What a claim looks for.
+/// State of a slot that a claim looks for.
 #[derive(Clone, Copy)]
 enum Want {
     Free = 0,
@@ -93,7 +93,8 @@ impl<T> Turns<T> {
     ///
     /// # Safety
     ///
-    /// Nobody else takes meanwhile, and whoever took before did so before in the memory order too.
+    /// No other thread takes meanwhile, and a thread that took before did so before in the memory
+    /// order too.
     #[inline]
     pub(crate) unsafe fn take_alone(&self) -> Option<T> {
         // SAFETY: the caller promises what is asked.
@@ -115,11 +116,11 @@ impl<T> Turns<T> {
         unsafe { self.empty_out_many(claimed, out) }
     }
 
-    /// Whether there is nothing to take now.
+    /// True if there is nothing to take now.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         // Relaxed: if others take meanwhile the answer is old at once. Acquire on the turn, so that
-        // whoever finds an item finds what was done before it was put.
+        // the finder of an item sees all that was done before it was put.
         let head = self.head.load(Ordering::Relaxed);
         at(&self.slots, head).turn.load(Ordering::Acquire) <= head
     }

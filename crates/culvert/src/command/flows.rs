@@ -98,7 +98,7 @@ pub fn end(addr: IpAddr, protocol: u8, port: u16) -> String {
     if has_ports { SocketAddr::new(addr, port).to_string() } else { addr.to_string() }
 }
 
-/// What became of a flow's last packet; why packets were dropped, where some were.
+/// Fate of a flow's last packet, with the reasons of drops, where some were dropped.
 pub fn fate(flow: &Flow) -> String {
     let reasons: Vec<&str> = flow.drops.keys().map(String::as_str).collect();
     match reasons.as_slice() {
@@ -142,7 +142,7 @@ impl Feed {
         Ok(Feed { stream, latest, reader: Some(reader) })
     }
 
-    /// What came last; nothing before the first interval is over.
+    /// The latest answer. `None` before the first interval is over.
     ///
     /// # Errors
     /// Why nothing more comes.

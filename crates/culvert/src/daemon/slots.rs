@@ -11,7 +11,7 @@ pub use dataplane::slots::{MAX_PORTS, PRIVATE, QUEUES_PER_WORKER, of_port, of_tu
 pub struct Place {
     /// The worker's number.
     pub worker: usize,
-    /// Its slot.
+    /// Slot at each worker.
     pub slot: usize,
 }
 

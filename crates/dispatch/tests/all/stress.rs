@@ -282,7 +282,7 @@ fn ordered_what_is_shared_has_one_writer_at_a_time() {
     assert_eq!(next.into_inner(), end);
 }
 
-/// What whoever handles a flow writes, without any order of its own.
+/// Writes of a flow's handler, without any order of their own.
 #[derive(Default)]
 struct FlowState {
     busy: AtomicBool,
@@ -436,7 +436,7 @@ fn a_sleeper_is_woken_for_each_item() {
 #[test]
 fn ends_that_go_at_any_time_lose_nothing() {
     let living = AtomicU64::new(0);
-    /// Counts itself.
+    /// An item that counts its own drop.
     struct Counted<'a>(&'a AtomicU64);
     impl Drop for Counted<'_> {
         fn drop(&mut self) {

@@ -100,7 +100,7 @@ fn clock(name: &str) -> Finding {
     )
 }
 
-/// What a trial says: well, not known for want of privileges, or what `bad` makes of it.
+/// Finding of a trial: well, not known for want of privileges, or the fault that `bad` describes.
 fn tried(check: &str, trial: &Trial, well: &str, why: &str, next: &str) -> Finding {
     match trial {
         Ok(()) => Finding::ok(check, well),
@@ -315,7 +315,7 @@ fn configuration(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// What of the file the running daemon has not taken.
+/// Parts of the file that the running daemon has not taken.
 fn not_followed(status: &Status) -> Vec<Finding> {
     let (check, told) = ("config", &status.configuration);
     let refused = told.refusal.iter().map(|refusal| {

@@ -25,9 +25,9 @@ use crate::paths;
 pub struct Situation<'r> {
     /// The cores that the daemon may use.
     cores: Vec<usize>,
-    /// It is to run without ports and BPF.
+    /// True for a run without ports and BPF.
     is_unprivileged: bool,
-    /// What the daemon that asks runs with; none before a start.
+    /// Configuration of the running daemon; `None` before a start.
     running: Option<&'r Config>,
 }
 
@@ -52,16 +52,17 @@ pub fn examine(path: &Path, situation: &Situation<'_>) -> Examined {
     Config::examine_file(path, |config| judge(config, &Machine::look(config, situation)))
 }
 
-/// What is here, of what a configuration asks for.
+/// Facts about this machine that a configuration depends on.
 pub(in crate::daemon) struct Machine {
     pub(in crate::daemon) cores: Vec<usize>,
     /// The interfaces that the configuration names.
     pub(in crate::daemon) devices: BTreeMap<String, Device>,
     /// All that there are in this network namespace.
     pub(in crate::daemon) names: Vec<String>,
-    /// Who has the private interface, where it may not be made.
+    /// Owner of the private interface's name, where it may not be made.
     pub(in crate::daemon) private_is: Option<String>,
-    /// What was found by trying: an engine that is not there, connection tracking that does not answer.
+    /// Problems found by trying: an engine that is missing, connection tracking that does not
+    /// answer.
     pub(in crate::daemon) others: Vec<Problem>,
     /// Buffers of the daemon that runs, which a reload does not change.
     pub(in crate::daemon) running_frames: Option<u32>,
@@ -113,7 +114,8 @@ fn interface_names() -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Whose an interface is that has the private one's name; none if this instance's daemon has it, or had it a moment ago.
+/// Owner of an interface that has the private one's name. `None` if this instance's daemon has it,
+/// or had it a moment ago.
 fn owner(config: &Config, there: &Device) -> Option<String> {
     let name = config.tun.interface.as_str();
     if there.driver != TUN {
@@ -135,7 +137,7 @@ fn owner(config: &Config, there: &Device) -> Option<String> {
 /// The driver of TUN and TAP devices.
 const TUN: &str = "tun";
 
-/// What is found by trying.
+/// Problems that are found by trying.
 fn others(config: &Config, situation: &Situation<'_>) -> Vec<Problem> {
     let mut found = Vec::new();
     let is_other_engine =

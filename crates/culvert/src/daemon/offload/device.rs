@@ -31,13 +31,13 @@ pub struct Attached {
     recovery: Recovery,
     /// Why it is given nothing, while it is down.
     trouble: Option<String>,
-    /// Whether an engine has a queue of it.
+    /// True if an engine has a queue of it.
     has_lanes: bool,
-    /// What was last told: whether it is in use.
+    /// State that was last told: in use, or not.
     is_told_up: bool,
     /// The queue of probes, made for the first one.
     probing: Option<Box<dyn Queue<Bounce>>>,
-    /// What it has counted of probes.
+    /// Counts that belong to probes.
     probed: DeviceCounters,
     /// When it last gave the known answer.
     proven_ms: Option<u64>,
@@ -46,7 +46,7 @@ pub struct Attached {
     nic: Option<SharedNic>,
 }
 
-/// What has happened to a device, or to an SA by it.
+/// Event of a device, or of an SA by it.
 struct Happened {
     at: Instant,
     sa: Option<SaId>,
@@ -105,12 +105,13 @@ impl Attached {
         Ok(Lane::new(queue, capabilities, Arc::clone(&self.watch)))
     }
 
-    /// Whether it is in use.
+    /// True if it is in use.
     pub fn is_up(&self) -> bool {
         self.recovery.is_up()
     }
 
-    /// Whether it is in use and has just given the known answer; if it does not, it is down from now on.
+    /// True if it is in use and has just given the known answer. If it does not, it is down from
+    /// now on.
     pub fn is_ready(&mut self, now_ms: u64) -> bool {
         if !self.is_up() || self.watch.trouble().is_some() {
             return false;
@@ -132,7 +133,7 @@ impl Attached {
         self.trouble.as_deref()
     }
 
-    /// What has become of it since the last call.
+    /// Change of its state since the last call.
     pub fn news(&mut self) -> Option<Occurrence> {
         let is_up = self.is_up();
         let has_changed = std::mem::replace(&mut self.is_told_up, is_up) != is_up;
@@ -143,7 +144,7 @@ impl Attached {
         })
     }
 
-    /// What is wrong with it, if it is in use.
+    /// Failure of a device that is in use.
     pub fn failure(&mut self) -> Option<String> {
         if !self.is_up() {
             return None;
@@ -152,7 +153,7 @@ impl Attached {
         self.watch.trouble().map(|trouble| trouble.to_string()).or_else(failure)
     }
 
-    /// It is not to be used for a while.
+    /// Takes it out of use for a while.
     pub fn fail(&mut self, now_ms: u64, why: &str) {
         self.watch.suspend();
         let pause_s = self.recovery.fail(now_ms) / 1000;
@@ -224,7 +225,7 @@ impl Attached {
         Ok(())
     }
 
-    /// What `culvert device` shows.
+    /// Row of `culvert device`.
     pub fn row(&self) -> report::Device {
         let counters = self.device.counters();
         let tables = self.device.tables().into_iter().map(table_row);
@@ -278,5 +279,5 @@ fn rules(config: &DeviceConfig) -> Rules {
 const STAY_INTERVALS: u64 = 5;
 /// For how long a known answer is believed.
 const PROOF_MS: u64 = 1000;
-/// What is remembered of a device.
+/// Events of a device that are remembered, at most.
 const MOST_HAPPENED: usize = 32;

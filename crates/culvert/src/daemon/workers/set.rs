@@ -53,7 +53,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(2500);
 /// packets in them, cut to segments, need.
 const DRAIN_ROUNDS: usize = 1024;
 
-/// What every worker is made of.
+/// Parts of which every worker is made.
 pub struct Kit {
     /// Routes, neighbours, interfaces.
     pub tables: Arc<Tables>,
@@ -67,9 +67,9 @@ pub struct Kit {
     pub events: EventSender,
     /// Size of each worker's flow cache.
     pub flows: usize,
-    /// What each does when no packets come.
+    /// Behaviour of each when no packets come.
     pub polling: Polling,
-    /// What their threads are held to.
+    /// Confinement of their threads.
     pub confinement: Confinement,
 }
 
@@ -84,7 +84,7 @@ impl Kit {
 /// Why a set of workers could not be started.
 #[derive(Debug, Error)]
 pub enum WorkersError {
-    /// No engine.
+    /// No engine can be made.
     #[error("crypto.engine: {0}")]
     Engine(#[from] crypto::EngineError),
     /// No queue of an offload device.
@@ -116,7 +116,7 @@ pub enum ChangeError {
 #[derive(Debug, Error)]
 #[error("{thread} has panicked: {reason}")]
 pub struct Death {
-    /// Its name.
+    /// Name of the thread.
     pub thread: String,
     /// The panic's message.
     pub reason: String,
@@ -141,12 +141,12 @@ struct Running {
     crypto: Vec<JoinHandle<()>>,
 }
 
-/// What is made before the workers pause.
+/// Parts that are made before the workers pause.
 struct Prepared {
     teams: Vec<Team>,
     /// New workers, behind those that stay.
     fresh: Vec<(Worker, Sender<Command>, Waker)>,
-    /// What the crypto threads are made of, by worker.
+    /// Parts of the crypto threads, by worker.
     crypto: Vec<Vec<CryptoParts>>,
 }
 
@@ -482,7 +482,7 @@ impl Workers {
         answers
     }
 
-    /// What a worker would do with a packet; none from one that is late, or not there.
+    /// Explanation by a worker. `None` from one that is late, or not there.
     pub fn explain(&self, worker: usize, probe: Probe) -> Option<Explanation> {
         let (answer, answered) = channel();
         self.send(worker, Command::Explain(Box::new(probe), answer));
@@ -673,7 +673,7 @@ mod tests {
         assert_eq!(workers.totals().balance(), 0);
     }
 
-    /// As many ports as there may be, of as many queues as one worker takes, whoever has them.
+    /// As many ports as there may be, of as many queues as one worker takes, of any interfaces.
     #[test]
     fn all_ports_with_all_their_queues_go_to_whichever_workers_there_are() {
         let (kit, databases) = (kit(), Databases::new());

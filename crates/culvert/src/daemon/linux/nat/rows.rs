@@ -7,14 +7,15 @@ use super::Nat;
 use crate::report::{Nat as Report, NatConnection, NatEnds, NatTable};
 
 impl Nat {
-    /// Whether ports take a packet as one of a connection that is translated; of TCP and UDP.
+    /// True if ports take a packet as one of a connection that is translated; of TCP and UDP.
     pub fn takes(&self, h: &Headers) -> bool {
         let Headers { src, dst, protocol, src_port, dst_port, .. } = *h;
         let found = self.bindings.find(&Tuple { src, dst, protocol, src_port, dst_port });
         found.is_some_and(|found| found.binding.is_live() && found.binding.is_translated())
     }
 
-    /// What is known; so many connections at most, and those that are not translated where `all` are asked for.
+    /// The connections known; so many at most, and those that are not translated where `all` are
+    /// asked for.
     pub fn report(&self, most: usize, all: bool) -> Report {
         let mut report = Report {
             learns: true,

@@ -76,7 +76,7 @@ pub struct Seen {
     packets: u64,
     /// Wall-clock second, 0 for never.
     pub first_use_s: u64,
-    /// Likewise.
+    /// Second of the last use, by the wall clock.
     pub last_use_s: u64,
 }
 
@@ -117,12 +117,12 @@ impl PacketDevices {
         each.filter_map(|(at, attached)| Some((number(at), attached.take_queue()?))).collect()
     }
 
-    /// Whether any SA is in a device.
+    /// True if any SA is in a device.
     pub fn has_sas(&self) -> bool {
         !self.sas.is_empty()
     }
 
-    /// What devices have reported.
+    /// Reports of the devices.
     pub fn events(&mut self) -> Vec<(SaId, SaEvent)> {
         let PacketDevices { attached, by_handle, sas, .. } = self;
         let mut all = Vec::new();
@@ -156,7 +156,7 @@ impl PacketDevices {
         (sas.collect(), policies.collect())
     }
 
-    /// What `culvert device` shows.
+    /// Rows of `culvert device`.
     pub fn rows(&self) -> Vec<report::Device> {
         let row = |attached: &Attached| {
             let counters = attached.device.counters();
@@ -204,7 +204,7 @@ impl PacketDevices {
         }
     }
 
-    /// Whether there is one behind the interface that a request names.
+    /// True if there is one behind the interface that a request names.
     pub fn is_behind(&self, wanted: &Offload) -> bool {
         self.wanted(wanted, "state").is_ok()
     }
@@ -280,7 +280,7 @@ fn no_device(what: &str) -> Refusal {
     Refusal::new(errno::EINVAL, text)
 }
 
-/// What Linux's drivers answer.
+/// Answer of Linux's drivers in this case.
 fn refusal(device: &str, error: &PutError) -> Refusal {
     let errno = match error {
         PutError::Unsupported(_) => errno::EOPNOTSUPP,

@@ -67,14 +67,14 @@ pub fn most_queues(configs: &[PortConfig]) -> u32 {
     configs.iter().map(wanted_queues).max().unwrap_or(0)
 }
 
-/// Whether workers beyond the queues of ports may get packets from some: from packet sockets.
+/// True if workers beyond the queues of ports may get packets from some: from packet sockets.
 pub fn spread_over_workers(configs: &[PortConfig]) -> bool {
     configs.iter().any(|config| config.kind != Sockets::Xdp && config.queues.is_none())
 }
 
 /// A port as the operator sees it.
 pub struct PortState<'a> {
-    /// Interface.
+    /// Name of the interface.
     pub interface: &'a str,
     /// `af-xdp` or `packet`; `auto` before that is chosen.
     pub kind: &'static str,
@@ -84,7 +84,7 @@ pub struct PortState<'a> {
     pub mode: String,
     /// Why it is of this kind, where the configuration leaves that open.
     pub chosen: Option<String>,
-    /// What becomes of VLAN tags that the driver takes out; `None` if it takes none out.
+    /// Treatment of VLAN tags that the driver takes out; `None` if it takes none out.
     pub stripped_tags: Option<String>,
     /// Queues taken now.
     pub queues: u32,
@@ -218,7 +218,7 @@ impl Ports {
         queues.max().unwrap_or(0)
     }
 
-    /// Whether a port waits for [`Ports::attach`].
+    /// True if a port waits for [`Ports::attach`].
     pub fn is_any_unattached(&self) -> bool {
         self.entries.iter().flat_map(|e| &e.working).any(|w| w.attached.is_none())
     }
