@@ -5,7 +5,8 @@ configuration of each host, and a test. Where a scenario has no file of its own 
 the one in `scenarios/common` serves.
 
 $CULVERT names the binary under test (default: the newest in target/). A data plane that is not
-there skips its tests, unless $CULVERT_REQUIRE is set: then it fails them.
+there skips its tests, unless $CULVERT_REQUIRE is set: then it fails them, and so does every skip that skips.toml
+does not decide.
 """
 
 import os
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import Lab, LabError, charon6, topology
+from lab import Lab, LabError, charon6, skips, topology
 from lab.base import interruptible, sweep, wait_for
 from lab.guest import GUEST_MARK, Guest, culvert_guest_missing
 from lab.planes import beside_is_off, culvert_binary, culvert_missing
@@ -73,6 +74,10 @@ def pytest_sessionfinish(session):
     if file := session.config.getoption("--guestless-to"):
         with Path(file).open("a") as names:
             names.write(lines(report for report in stats.get("skipped", []) if "make kernel" in str(report.longrepr)))
+
+
+def pytest_terminal_summary(terminalreporter):
+    skips.summary(terminalreporter)
 
 
 def _may_have_signals():
@@ -177,6 +182,7 @@ def pytest_runtest_makereport(item, call):
     """Adds the daemons' logs and counters to a failure."""
     outcome = yield
     report = outcome.get_result()
+    skips.judge(report)
     lab = item.funcargs.get("lab") if hasattr(item, "funcargs") else None
     if report.when == "call" and report.failed and lab and not lab.closed:
         for file in sorted(lab.tmp.glob("*.log")):

@@ -129,7 +129,7 @@ def test_containers(network, name):
 @recipe("containers", "culvert+libipsec")
 def test_by_podman(network, name):
     if missing := no_podman():
-        pytest.skip(missing)
+        pytest.skip(f"podman: {missing}")
     cooked = carried(network, name, by_podman)
     assert cooked.net.gwa.daemon.stop() == 0
     comes_back(cooked)
