@@ -25,11 +25,11 @@ macro_rules! named_counters {
 pub(crate) use named_counters;
 
 named_counters! {
-    /// What the worker did, beyond how packets ended.
+    /// The worker's work, beside the ends of packets.
     Work:
-    /// Packets decrypted.
+    /// Packets that were decrypted.
     decrypted, "decrypted";
-    /// Packets encrypted.
+    /// Packets that were encrypted.
     encrypted, "encrypted";
     /// Packets that went by their flow's cached plan. Here and in the misses, ESP to this host
     /// counts once, when it is decrypted, and what comes to a NAT traversal port otherwise not at
@@ -69,9 +69,9 @@ named_counters! {
     mss_clamped, "mss-clamped";
     /// Packets that were tried with later sequence numbers, as an SA with ESN had failed so often.
     resync_tries, "esn-resync-tries";
-    /// Those of them whose number was found: the SA goes on with it.
+    /// Resyncs that found the number: the SA goes on with it.
     resyncs, "esn-resyncs";
-    /// Acquires raised.
+    /// Acquires sent to the owners of policies.
     acquires, "acquires";
     /// Partial checksums completed.
     checksums_completed, "checksums-completed";
@@ -82,17 +82,17 @@ named_counters! {
 /// Declares what a helper counts, to be added to the counters of the worker that it serves.
 macro_rules! counted_by_helpers {
     ($( $field:ident, )+) => {
-        /// What a helper counted, to be added to the worker's counters.
+        /// A helper's counts, to be added to the worker's counters.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub(crate) struct Done { $( $field: u64, )+ }
 
         impl Done {
-            /// What the counters say.
+            /// The present values.
             pub(crate) fn of(work: &Work) -> Done {
                 Done { $( $field: work.$field.value(), )+ }
             }
 
-            /// What was counted since they said `before`.
+            /// The counts since `before`.
             pub(crate) fn since(self, before: Done) -> Done {
                 Done { $( $field: self.$field - before.$field, )+ }
             }
@@ -139,7 +139,7 @@ pub struct Counters {
     consumed: Counter,
     held: Counter,
     drops: Box<[Counter]>,
-    /// What was done.
+    /// Counters of the work.
     pub work: Work,
     /// GTP-U of applications, which few have.
     pub gtpu: Box<Gtpu>,
@@ -170,7 +170,7 @@ impl Default for Counters {
 /// Totals of how packets ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Received.
+    /// Packets that were received.
     pub received: u64,
     /// Made by the worker.
     pub generated: u64,
@@ -182,11 +182,11 @@ pub struct Totals {
     pub transmitted: u64,
     /// Handed to Linux.
     pub to_linux: u64,
-    /// Consumed.
+    /// Packets that were consumed.
     pub consumed: u64,
-    /// Held now.
+    /// Packets that are held now.
     pub held: u64,
-    /// Dropped.
+    /// Packets that were dropped.
     pub dropped: u64,
 }
 

@@ -29,7 +29,7 @@ pub enum Event {
     },
     /// An SA has reached a limit by volume.
     VolumeReached {
-        /// The SA.
+        /// Identity of the SA.
         sa: SaId,
         /// The hard limit, not the soft one.
         hard: bool,
@@ -40,7 +40,7 @@ pub enum Event {
         sa: SaId,
         /// Where the peer is now.
         src: IpAddr,
-        /// Its port now, host byte order.
+        /// The peer's new port, host byte order.
         src_port: u16,
     },
     /// A router reported that ESP of an SA was too big, and quoted a packet that was really sent.
@@ -49,14 +49,14 @@ pub enum Event {
         sa: SaId,
         /// Where its packets go: in transport mode the SA does not say.
         dst: IpAddr,
-        /// What would have fitted, in bytes, as the router says.
+        /// MTU that the router reports, in bytes.
         mtu: u32,
     },
     /// A router reported that a packet with segments was too big, and quoted one that a headend may have made.
     SegmentsTooBig {
         /// The path through these segments, or to the last of them without its list.
         path: Path,
-        /// What would have fitted, in bytes, as the router says; 1280 at least.
+        /// MTU that the router reports, in bytes; at least 1280.
         mtu: u32,
     },
     /// The circuit breaker of a constant rate has opened, or closed.
@@ -68,14 +68,14 @@ pub enum Event {
     },
     /// A neighbour is needed and not known.
     Resolve {
-        /// Interface.
+        /// Index of the interface.
         ifindex: u32,
         /// The neighbour's address.
         ip: IpAddr,
     },
     /// A port stopped working; its sockets are closed.
     PortGone {
-        /// Its interface.
+        /// Index of the neighbour's interface.
         ifindex: u32,
     },
 }

@@ -22,11 +22,12 @@ pub struct Application {
     pub queue: Option<u16>,
     /// The station of its frames.
     pub to: Station,
-    /// Its tunnels.
+    /// TEIDs of its tunnels.
     pub teids: RangeInclusive<u32>,
-    /// Whether it gets what is about the path between two nodes: echoes, and which extension headers are known.
+    /// True if it gets the messages of the path between two nodes: echoes, and supported extension
+    /// headers.
     pub takes_echo: bool,
-    /// Whether it gets error indications, which are of no tunnel of the receiver's.
+    /// True if it gets error indications, which belong to no tunnel of the receiver's.
     pub takes_errors: bool,
 }
 
@@ -39,7 +40,7 @@ pub enum Station {
     Neighbour(IpAddr),
 }
 
-/// What becomes of messages that are no application's.
+/// Treatment of messages that belong to no application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Otherwise {
     /// Linux gets them.
@@ -52,13 +53,13 @@ pub enum Otherwise {
 /// An address of applications.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// The address.
+    /// Address of the service.
     pub address: IpAddr,
-    /// Whose tunnels do not overlap.
+    /// The applications. Their tunnels do not overlap.
     pub applications: Vec<Application>,
-    /// What becomes of messages that are malformed.
+    /// Treatment of malformed messages.
     pub malformed: Otherwise,
-    /// What becomes of messages whose TEID no application has.
+    /// Treatment of messages whose TEID no application has.
     pub unknown: Otherwise,
 }
 
@@ -66,7 +67,7 @@ pub struct Service {
 #[derive(Clone, Debug, Default)]
 pub struct Services(Vec<Service>);
 
-/// What a message is.
+/// Class of a message, by which it is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// A user's packet.
@@ -77,11 +78,11 @@ pub(crate) enum Class {
     Path,
     /// The sender has no tunnel of a TEID.
     ErrorIndication,
-    /// Any other.
+    /// Any other message.
     Other,
 }
 
-/// Who gets a message.
+/// Receiver of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receiver<'s> {
     Application(&'s Application),
@@ -111,7 +112,7 @@ impl Services {
         self.0.get(usize::from(number))
     }
 
-    /// Whether an address is one that an application at this interface sends from.
+    /// True if an application at this interface sends from the address.
     pub(crate) fn is_source(&self, address: IpAddr, ifindex: u32) -> bool {
         self.0.iter().any(|service| {
             service.address == address && service.applications.iter().any(|a| a.ifindex == ifindex)
@@ -120,7 +121,7 @@ impl Services {
 }
 
 impl Service {
-    /// Who gets a message of this kind and tunnel.
+    /// The receiver of a message of this kind and tunnel.
     pub(crate) fn receiver(&self, class: Class, teid: Teid) -> Receiver<'_> {
         let who = |wants: fn(&Application) -> bool| {
             let found = self.applications.iter().find(|application| wants(application));
@@ -156,27 +157,27 @@ impl Class {
 named_counters! {
     /// Messages of GTP-U to addresses of applications, by what they are.
     Gtpu:
-    /// Users' packets.
+    /// Users' packets (G-PDU).
     data, "g-pdu";
-    /// End markers.
+    /// End markers (type 254).
     end_markers, "end-marker";
     /// Echo requests and responses, and notifications of supported extension headers.
     path, "path";
-    /// Error indications.
+    /// Error indications (type 26).
     errors, "error-indication";
-    /// Others.
+    /// Messages of other types.
     others, "other";
-    /// Those of all these whose TEID no application has.
+    /// Messages among these whose TEID no application has.
     unknown, "unknown-teid";
     /// Datagrams that are shorter than their header.
     short, "malformed-short";
-    /// Those of another version than 1.
+    /// Messages of another version than 1.
     versions, "malformed-version";
-    /// Those of GTP'.
+    /// Messages of GTP' (protocol type 0).
     protocol_types, "malformed-protocol-type";
-    /// Those whose length differs from their datagram's.
+    /// Messages whose length differs from their datagram's.
     lengths, "malformed-length";
-    /// Those with an extension header of no length, or beyond the message's end.
+    /// Messages with an extension header of no length, or beyond the message's end.
     extensions, "malformed-extension";
 }
 

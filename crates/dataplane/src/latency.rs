@@ -44,7 +44,7 @@ pub const BOUNDS_NS: [u64; 21] = [
     5_000_000_000,
 ];
 
-/// What one worker has measured. It is the only writer.
+/// Measurements of one worker, the only writer.
 #[derive(Debug, Default)]
 pub struct Latency {
     buckets: [Counter; BUCKETS],
@@ -61,7 +61,7 @@ impl Latency {
         self.sum_ns.add(ns);
     }
 
-    /// What there is now.
+    /// The measurements so far.
     pub fn times(&self) -> Times {
         Times { buckets: self.buckets.each_ref().map(Counter::value), sum_ns: self.sum_ns.value() }
     }
@@ -136,13 +136,13 @@ impl Sampler {
         }
     }
 
-    /// Whether a packet is on its way.
+    /// True if a measured packet is on its way.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.sample.is_some()
     }
 
-    /// These packets are about to leave; when the one among them that is measured has come.
+    /// Arrival time of the measured packet, if it is among these, which are about to leave.
     #[cold]
     pub(crate) fn leaving(&mut self, queue: &[Packet]) -> Option<u64> {
         let sample = self.sample?;

@@ -29,22 +29,22 @@ use crate::flows::FlowCache;
 use crate::model::{AGAIN, FlowHint, Meta, Metas, Newcomers, SOON, Source};
 use crate::view::View;
 
-/// What moves bursts: one for each worker, and for each helper.
+/// The mover of bursts: one for each worker, and for each helper.
 pub(crate) struct Path {
     pub(crate) view: View,
     pub(crate) addresses: Addresses,
     pub(crate) flows: FlowCache,
     /// Packets of this burst whose flow is not known, and which are resolved yet.
     pub(crate) newcomers: Newcomers,
-    /// Whether all of them are resolved at any time.
+    /// True if packets of all flows are resolved at any time.
     pub(crate) admits_all: bool,
     pub(crate) exec: Executor,
 }
 
-/// What is done with packets whose flow has no plan that holds.
+/// Treatment of packets whose flow has no plan that holds.
 pub(crate) trait Misses {
-    /// Whether packets with a plan are misses too: one before them was left for somebody else, who
-    /// gets what follows in order.
+    /// True if packets with a plan are misses too. A packet before them was left for the worker,
+    /// which takes those behind it in order.
     fn takes_all(&self) -> bool;
 
     /// Moves a packet on. `held` is the SA that it was decrypted by, where that may have been
@@ -52,7 +52,7 @@ pub(crate) trait Misses {
     fn miss(&mut self, path: &mut Path, packet: Packet, meta: &Meta, held: Option<&SaEntry<Sa>>);
 }
 
-/// What a burst is worked on with: allocated once.
+/// Memory for the work on a burst, allocated once.
 #[derive(Default)]
 pub(crate) struct Scratch {
     pub(crate) burst: Burst,
@@ -378,7 +378,7 @@ impl Path {
         has_changed
     }
 
-    /// What was found out by routes, neighbours and interfaces has to be found out anew.
+    /// Voids all that was found out by routes, neighbours and interfaces.
     pub(crate) fn begin_epoch(&mut self) {
         self.flows.begin_epoch();
         self.exec.rooms.headends.begin_epoch();

@@ -1,4 +1,4 @@
-//! What a burst shows to whoever captures, each with what would be done with it.
+//! Packets of a burst for captures, each with its fate.
 
 use esp::Sa;
 use io::Packet;
@@ -76,7 +76,7 @@ impl Path {
         self.exec.out.taps = Some(taps);
     }
 
-    /// What would be done with a packet.
+    /// Explanation of the packet's fate, without an effect.
     fn explained(
         &self,
         packet: &Packet,

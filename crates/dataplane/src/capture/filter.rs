@@ -6,31 +6,31 @@ use wire::Summary;
 
 use super::record::{Place, Record, Verdict};
 
-/// What a packet has to be to be recorded. Nothing that is asked: every packet.
+/// Conditions for packets to be recorded. Without any: every packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// At this place alone.
     pub place: Option<Place>,
     /// On its way out to peers, or on its way in from them.
     pub is_outbound: Option<bool>,
-    /// It came in or left by one of these interfaces; 0 is the private interface.
+    /// Interfaces, by one of which the packet came or left; 0 is the private interface.
     pub interfaces: Vec<u32>,
     /// Protected or decrypted by an SA of this SPI, host byte order.
     pub spi: Option<u32>,
     /// Protected or decrypted by an SA of this reqid.
     pub reqid: Option<u32>,
-    /// This policy decided.
+    /// Policy that decided.
     pub policy: Option<PolicyFilter>,
-    /// Its addresses and ports, or those of what is inside.
+    /// Addresses and ports of the packet, or of the packet inside.
     pub flow: FlowFilter,
-    /// It was dropped.
+    /// Reasons for which the packet was dropped.
     pub drops: Option<Drops>,
 }
 
 /// A policy, and what its SAs are told by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyFilter {
-    /// Its index.
+    /// Index of the policy.
     pub index: u32,
     /// The reqids of its templates: packets of no policy, as ESP on the wire, are told by their SA.
     pub reqids: Vec<u32>,
@@ -39,9 +39,9 @@ pub struct PolicyFilter {
 /// Which drops are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drops {
-    /// All.
+    /// Drops for any reason.
     Any,
-    /// Those for this reason.
+    /// Drops for this reason.
     For(DropReason),
 }
 
@@ -54,7 +54,7 @@ pub struct FlowFilter {
     pub dst: Option<Prefix>,
     /// Where they come from or go.
     pub host: Option<Prefix>,
-    /// IP protocol.
+    /// IP protocol. `None`: all.
     pub protocol: Option<u8>,
     /// Source port; ICMP's type.
     pub src_port: Option<u16>,
@@ -65,7 +65,7 @@ pub struct FlowFilter {
 }
 
 impl FlowFilter {
-    /// Whether a packet matches.
+    /// True if a packet matches.
     pub fn matches(&self, packet: &Summary) -> bool {
         let Summary { flow, fields } = packet;
         let (src, dst) = (flow.src(), flow.dst());
@@ -79,14 +79,14 @@ impl FlowFilter {
             && self.port.is_none_or(|port| port == src_port || port == dst_port)
     }
 
-    /// Whether every packet matches, one without a flow too.
+    /// True if every packet matches, one without a flow too.
     pub fn is_empty(&self) -> bool {
         *self == FlowFilter::default()
     }
 }
 
 impl Filter {
-    /// Whether a record is wanted, all but its flow.
+    /// True if a record is wanted. Its flow is not compared.
     pub(super) fn wants(&self, record: &Record) -> bool {
         let sas = || {
             let by = match record.verdict {

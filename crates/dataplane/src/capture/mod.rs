@@ -111,7 +111,7 @@ impl Taps {
         }
     }
 
-    /// What a port brought is no packet for this host, for this reason.
+    /// Records a frame of a port that is no packet for this host, with the reason.
     pub(crate) fn refused(&mut self, packet: &Packet, source: Source, reason: DropReason) {
         use DropReason::{MalformedEthernet, OtherHost, UnexpectedProtocol, UnknownVlan};
         let is_frame =
@@ -221,7 +221,7 @@ impl Taps {
         }
     }
 
-    /// What a port is about to send: packets that have waited, and what was made here, are recorded now.
+    /// Records packets that a port is about to send, of those that have waited or were made here.
     /// `leaves_by` tells a frame's interface: the port's, or a VLAN's of it.
     pub(crate) fn leaving(
         &mut self,
@@ -412,7 +412,7 @@ pub(crate) fn of_sa(view: &View, sa: SaHandle) -> Option<OfSa> {
     view.reader.sa(sa).map(OfSa::of)
 }
 
-/// Whether an IP packet is of a flow that is asked for.
+/// True if an IP packet is of a flow in the filter.
 fn is_match(tap: &Recorder, packet: &[u8]) -> bool {
     match wire::parse_ip(packet) {
         Ok(h) => tap.is_match(&(&h).into()),

@@ -7,9 +7,11 @@ use policy::{SaEntry, SaId};
 /// Where packets are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// What SAs protect, as it is on the wire: before it is decrypted, after it was encrypted. IP packets.
+    /// Protected packets, as they are on the wire: before they are decrypted, after they were
+    /// encrypted. IP packets.
     Wire,
-    /// What is in clear: before it is protected, after it was decrypted, and what needs no protection. IP packets.
+    /// Packets in clear: before they are protected, after they were decrypted, and those that need
+    /// no protection. IP packets.
     Plain,
     /// Ethernet frames in which no IP packet for this host was found.
     Frame,
@@ -19,7 +21,7 @@ impl Place {
     /// All, by number.
     pub const ALL: [Place; 3] = [Place::Wire, Place::Plain, Place::Frame];
 
-    /// The name.
+    /// The name in captures and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Place::Wire => "wire",
@@ -32,9 +34,9 @@ impl Place {
 /// The SA that a packet is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OfSa {
-    /// The SA.
+    /// Identity of the SA.
     pub id: SaId,
-    /// Its reqid.
+    /// Number that ties the SA to templates.
     pub reqid: u32,
 }
 
@@ -44,16 +46,16 @@ impl OfSa {
     }
 }
 
-/// What became of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is not known: its buffer was full before that.
+    /// Not known: the packet's buffer was full before that.
     Unknown,
     /// An SA protects it.
     Protected(OfSa),
-    /// It was decrypted and accepted.
+    /// Decrypted and accepted.
     Decrypted,
-    /// It was sent.
+    /// Sent by an interface.
     Sent {
         /// By this interface.
         ifindex: u32,
@@ -62,38 +64,39 @@ pub enum Verdict {
     HandedOver,
     /// Linux got it.
     ToLinux,
-    /// It was done with here.
+    /// Consumed by this host.
     Consumed,
-    /// It waits: for an SA, a neighbour, or other fragments. When it goes on it is recorded again.
+    /// Waits: for an SA, a neighbour, or other fragments. When the packet goes on it is recorded
+    /// again.
     Held,
-    /// It was cut into fragments, which are recorded where they go.
+    /// Fragmented. The fragments are recorded where they leave.
     Cut,
-    /// It was dropped.
+    /// Dropped for this reason.
     Dropped(DropReason),
 }
 
 /// One packet at one place.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Where.
+    /// Place in the path.
     pub place: Place,
-    /// Whether it is on its way out to a peer: protected, or to be.
+    /// True if it is on its way out to a peer: protected, or to be.
     pub is_outbound: bool,
     /// When, in nanoseconds since 1970.
     pub time_ns: u64,
     /// The interface that it came in by; where it was encrypted, leaves by. 0: the private interface, or none.
     pub ifindex: u32,
-    /// Its length in bytes, of which not all need have been kept.
+    /// Length in bytes, of which not all need have been kept.
     pub len: u32,
     /// The SA that it was decrypted or encrypted by.
     pub sa: Option<OfSa>,
     /// The index of the policy that decided about it, as far as one did and it is known.
     pub policy: Option<u32>,
-    /// What became of it.
+    /// Fate of the packet.
     pub verdict: Verdict,
     /// The worker that had it.
     pub worker: usize,
-    /// What would be done with it, asked when it came: of a trace.
+    /// Explanation of its fate, asked when it came: of a trace.
     pub explanation: Option<Box<Explanation>>,
     /// Where its bytes lie in the buffer.
     pub(super) at: (usize, usize),
@@ -124,12 +127,12 @@ impl Buffer {
         })
     }
 
-    /// Whether a packet of so many bytes fits.
+    /// True if a packet of so many bytes fits.
     pub(super) fn has_room(&self, len: usize) -> bool {
         self.records.len() < BUFFER_RECORDS && self.bytes.len() + len <= BUFFER_BYTES
     }
 
-    /// Whether it should be told soon.
+    /// True if the records should be handed to the reader soon.
     pub(super) fn is_half_full(&self) -> bool {
         self.records.len() >= BUFFER_RECORDS / 2 || self.bytes.len() >= BUFFER_BYTES / 2
     }
@@ -164,7 +167,7 @@ impl Buffer {
     }
 }
 
-/// What a buffer has room for: packets ...
+/// Room of a buffer: packets ...
 const BUFFER_RECORDS: usize = 2048;
 
 /// ... and bytes.

@@ -20,16 +20,16 @@ use super::filter::Filter;
 use super::record::{Buffer, OfSa, Place, Record, Verdict};
 use crate::model::{Explanation, Now};
 
-/// What is recorded, and how much of it.
+/// Filter and limits of a capture.
 #[derive(Clone, Debug)]
 pub struct TapConfig {
-    /// Which packets.
+    /// Packets to be recorded.
     pub filter: Filter,
     /// Bytes that are kept of each packet at most.
     pub snap_len: usize,
     /// Packets after which each worker ends; none: it does not.
     pub limit: Option<u64>,
-    /// Whether decisions are explained: of a trace.
+    /// True if decisions are explained: of a trace.
     pub explains: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct TapConfig {
 pub struct Recorder {
     pub(super) config: TapConfig,
     worker: usize,
-    /// What the wall clock shows at 0 of the worker's, in nanoseconds; known with the first packet.
+    /// Wall clock at 0 of the worker's clock, in nanoseconds. Known with the first packet.
     since_ns: Option<u64>,
     time_ns: u64,
     filling: Option<Box<Buffer>>,
@@ -55,7 +55,7 @@ pub struct Recorder {
     shared: Arc<Shared>,
 }
 
-/// What both ends look at.
+/// State that both ends share.
 #[derive(Debug, Default)]
 struct Shared {
     /// Nobody reads any more.
@@ -156,7 +156,7 @@ impl Drop for TapReader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
-/// What is known of a packet when it comes to a place.
+/// Notes about a packet when it comes to a place.
 #[derive(Clone, Copy)]
 pub(super) struct Coming<'p> {
     pub(super) place: Place,
@@ -170,10 +170,10 @@ pub(super) struct Coming<'p> {
     pub(super) bytes: &'p [u8],
 }
 
-/// What is known of a packet in the hands of a device that seals it.
+/// Notes about a packet in a device that seals it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Given {
-    /// Whether it is asked for.
+    /// True if the filter matches.
     pub(super) is_match: bool,
     /// The policy that decided.
     pub(super) policy: Option<u32>,
@@ -191,7 +191,7 @@ impl Recorder {
         self.time_ns = since_ns + now.ns;
     }
 
-    /// Whether a packet's flow is one that is asked for.
+    /// True if a packet's flow is in the filter.
     pub(super) fn is_match(&self, packet: &Summary) -> bool {
         self.config.filter.flow.matches(packet)
     }
@@ -249,7 +249,7 @@ impl Recorder {
         }
     }
 
-    /// Whether a frame's packet is recorded, or known not to be.
+    /// True if a frame's packet is recorded, or known not to be.
     pub(super) fn has(&self, frame: u32) -> bool {
         self.open.contains_key(&frame)
     }
@@ -297,7 +297,7 @@ impl Recorder {
         self.given.insert(frame, given);
     }
 
-    /// What was noted when a device got the packet of this frame.
+    /// Takes the notes made when a device got the packet of this frame.
     pub(super) fn take_given(&mut self, frame: u32) -> Given {
         self.given.remove(&frame).unwrap_or_default()
     }
@@ -312,7 +312,7 @@ impl Recorder {
         self.sealing.push((frame, is_match, policy));
     }
 
-    /// What was noted when a packet was sealed.
+    /// The notes made when a packet was sealed.
     pub(super) fn sealing(&self, frame: u32) -> (bool, Option<u32>) {
         let noted = self.sealing.iter().find(|(sealing, ..)| *sealing == frame);
         noted.map_or((false, None), |(_, is_match, policy)| (*is_match, *policy))

@@ -6,7 +6,8 @@
 //! left to inner flows, and a gateway of many peers touches nothing for each that only says "ESP".
 //! What is asked about the two addresses in place of the plan is answered here for most packets.
 
-/// Some addresses of which one thing is known; whoever asks for another one has to find it out.
+/// Cache of some addresses with one known property. Of another address the caller has to find it
+/// out.
 ///
 /// Addresses are given as [`wire::FlowKey::dst_words`] has them.
 pub(crate) struct KnownAddresses {
@@ -30,7 +31,7 @@ impl KnownAddresses {
         }
     }
 
-    /// Whether an address was noted.
+    /// True if an address was noted.
     #[inline(always)]
     pub(crate) fn has(&self, addr: [u64; 3]) -> bool {
         // Without the call that comparing arrays takes.

@@ -70,8 +70,8 @@ impl Path {
         Ok(())
     }
 
-    /// Takes the tags off a frame: it is then as whoever gives it back to Linux finds it in front of the IP
-    /// packet. Returns the interface that it came in by, and the address that it may be to.
+    /// Removes VLAN tags. The Ethernet header is moved, so that give_back finds it in front of the
+    /// IP packet. Returns the ingress interface, and the address that the frame may be to.
     fn untag(
         &self,
         packet: &mut Packet,
@@ -162,7 +162,7 @@ fn meta_of_most(packet: &mut Packet, meta: &mut Meta, ifindex: u32, mac: Option<
     false
 }
 
-/// Whether a frame is to this one station.
+/// True if a frame is to this one station.
 #[inline(always)]
 fn is_to(header: &[u8; HEADER_LEN], mac: MacAddr) -> bool {
     let [a, b, c, d, e, f, ..] = *header;

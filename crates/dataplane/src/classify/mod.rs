@@ -37,8 +37,8 @@ impl Addresses {
         self.own.learn(flow.dst_words());
     }
 
-    /// Whether a packet is ESP, bare, from a port, to an address that is this host's for every
-    /// packet: then it needs no plan.
+    /// True if a packet is ESP, bare, from a port, to an address that is this host's for every
+    /// packet. It needs no plan.
     #[inline(always)]
     pub(crate) fn is_own_esp(&self, meta: &Meta) -> bool {
         meta.summary.fields.protocol() == protocol::ESP
@@ -86,8 +86,7 @@ impl Path {
         }
     }
 
-    /// Whether a packet to this host may come from where it says, answered from memory where it can
-    /// be.
+    /// True if a packet to this host may have its source, answered from memory where it can be.
     #[inline(always)]
     pub(crate) fn is_known_source(&mut self, flow: &FlowKey) -> bool {
         self.addresses.sources.has(flow.src_words()) || self.learn_source(flow)

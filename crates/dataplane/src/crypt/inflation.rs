@@ -18,7 +18,7 @@ const USUAL_LEN: usize = 2048;
 const LONG_BYTES: usize = 128 * 1024;
 
 impl Inflation {
-    /// That of a new burst.
+    /// Limits of a new burst.
     pub(crate) const WHOLE: Inflation = Inflation { left: LONG_BYTES };
 
     /// The most bytes that the next packet may become.
@@ -26,7 +26,7 @@ impl Inflation {
         USUAL_LEN + self.left
     }
 
-    /// Whether the longest packet fits.
+    /// True if the longest packet fits.
     pub(crate) fn is_whole(self) -> bool {
         self.most() >= usize::from(u16::MAX)
     }

@@ -39,7 +39,7 @@ impl<'s> Lengths<'s> {
         Ok(Lengths { steps, packet_len: h.total_len().into() })
     }
 
-    /// What each SA makes of a packet: what it protects of it, which it counts.
+    /// Bytes of a packet that each SA protects, and counts.
     pub(crate) fn payloads(&self) -> impl Iterator<Item = usize> {
         let mut len = self.packet_len;
         self.steps.iter().map(move |(sa, visible)| {

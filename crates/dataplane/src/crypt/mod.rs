@@ -8,7 +8,7 @@
 //! The processor's engine finishes with [`Crypt::submit_seals`] and [`Crypt::submit_opens`]; a device
 //! would finish later, and hand the same lists back by the same polls. The work on packets touches
 //! nothing but the packets, so any thread may do it. Numbers, windows and counters of an SA have one
-//! writer at a time: whoever gathers, numbers and accepts.
+//! writer at a time: the thread that gathers, numbers and accepts.
 
 mod cpu;
 mod inflation;
@@ -48,20 +48,20 @@ const SPREAD: usize = 8;
 pub(crate) struct Crypt {
     engine: Box<dyn Engine>,
     pub(crate) ivs: IvSource,
-    /// What IPComp works with, once there was a packet for it.
+    /// State of IPComp, made for the first packet that needs it.
     deflate: Option<Box<Deflate>>,
     /// How much IPComp may make of this burst.
     pub(crate) inflation: Inflation,
     /// Work that is being gathered.
     pub(crate) seals: Box<Seals>,
     pub(crate) opens: Box<Opens>,
-    /// What takes their place while they are worked on.
+    /// Seals that take their places while they are worked on.
     spare_seals: Lists<Seals>,
     spare_opens: Lists<Opens>,
     /// Work that is done, and not yet polled.
     done_seals: Lists<Seals>,
     done_opens: Lists<Opens>,
-    /// Whether bursts are spread over many SAs.
+    /// True if bursts are spread over many SAs.
     pub(crate) is_spread: bool,
     pub(crate) resync: Resync,
 }
@@ -84,8 +84,8 @@ impl Crypt {
         }
     }
 
-    /// What IPComp works with, and how much it may make of this burst. The first packet of all makes it: most gateways
-    /// never need it.
+    /// State of IPComp, and the bytes that may still be made in this burst. The first packet of
+    /// all makes it: most gateways never need it.
     pub(crate) fn deflate(&mut self) -> (&mut Deflate, &mut Inflation) {
         (self.deflate.get_or_insert_default(), &mut self.inflation)
     }

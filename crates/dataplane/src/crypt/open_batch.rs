@@ -13,7 +13,7 @@ use wire::Fields;
 
 use crate::model::{FlowHint, Ingress, Meta, Metas, Outers};
 
-/// What is to be done with a packet that is to be opened.
+/// Work on a packet that is to be opened.
 ///
 /// Apart from the packets, and written in place: a record that is moved whole goes through memory.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct OpenWork {
     /// Where it came from, if it is encapsulated in UDP.
     pub(crate) from: Option<(IpAddr, u16)>,
     ifindex: u32,
-    /// Whether it went through the engine: its SA was still there, and has work for one.
+    /// True if it went through the engine: its SA was still there, and has work for one.
     pub(super) has_job: bool,
     pub(crate) content: Result<Content, DropReason>,
 }
@@ -101,7 +101,7 @@ impl Opens {
         }
     }
 
-    /// Whether the last packet is one that the engine has no work with.
+    /// True if the last packet is one that the engine has no work with.
     pub(crate) fn is_to_unwrap(&self) -> bool {
         let last = self.packets.len().checked_sub(1);
         last.and_then(|last| self.work.get(last)).is_some_and(|work| !work.opening.has_job())

@@ -41,10 +41,10 @@ const PLACES: usize = 1024;
 /// Room for the longest packet, and its headers once more.
 const SCRATCH_LEN: usize = 2 * 65_536;
 
-/// What is noted of SAs that fail, by all threads of a worker.
+/// Notes about SAs that fail, by all threads of a worker.
 struct Notes([Note; PLACES]);
 
-/// What is noted of one SA.
+/// Notes about one SA.
 #[derive(Default)]
 struct Note {
     /// [`SaHandle::word`]; 0 for none.
@@ -62,14 +62,14 @@ struct Note {
 /// A thread's part in it.
 pub(crate) struct Resync {
     notes: Arc<Notes>,
-    /// Whether an SA failed lately that may have lost its numbers: else bursts are not looked at.
+    /// True if an SA failed lately that may have lost its numbers. Else bursts are not looked at.
     pub(crate) is_watching: bool,
     /// When this thread may try the next packet.
     next_ns: u64,
     scratch: Box<[u8]>,
 }
 
-/// What has been tried in a burst.
+/// Attempts in one burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tried {
     /// Packets that were tried.
@@ -83,7 +83,7 @@ impl Resync {
         Resync::with(Arc::new(Notes(core::array::from_fn(|_| Note::default()))))
     }
 
-    /// That of a helper of the same worker.
+    /// A resync with the same notes, for a helper of the same worker.
     pub(crate) fn sibling(&self) -> Resync {
         Resync::with(Arc::clone(&self.notes))
     }
@@ -102,7 +102,7 @@ impl Resync {
         }
     }
 
-    /// Whether a packet of the SA may be tried now; it is tried then.
+    /// Claims an attempt with a packet of the SA. True if it may be made now.
     fn claim(&mut self, handle: SaHandle, now_ns: u64) -> bool {
         let is_due = now_ns >= self.next_ns && self.notes.claim(handle, now_ns);
         if is_due {
@@ -145,7 +145,8 @@ impl Notes {
         run >= RUN
     }
 
-    /// Whether the SA may have lost its peer's numbers, which has accepted so many packets by now.
+    /// True if the SA, which has accepted so many packets by now, may have lost its peer's
+    /// numbers.
     fn is_lost(&self, handle: SaHandle, accepted: u64) -> bool {
         self.of(handle).is_some_and(|note| {
             note.sa.load(Acquire) == handle.word().get()

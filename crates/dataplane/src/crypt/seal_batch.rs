@@ -10,7 +10,7 @@ use wire::Fields;
 
 use crate::model::{Adjacency, NextHop};
 
-/// What is to be done with a packet that is to be sealed.
+/// Work on a packet that is to be sealed.
 ///
 /// Apart from the packets, and written in place: a record that is moved whole goes through memory.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct SealWork {
     pub(crate) end: Option<DropReason>,
 }
 
-/// What is done to a packet once its first SA has sealed it: SAs, in the order of application, and their
+/// Steps after the first SA has sealed the packet: SAs, in the order of application, and their
 /// numbers.
 #[derive(Debug)]
 pub(crate) struct Further {
@@ -44,7 +44,7 @@ pub(crate) struct Further {
 pub(crate) enum Exit<'e> {
     /// By a next hop that is known.
     Ready(&'e Adjacency),
-    /// Its neighbour has to be found.
+    /// To a next hop whose link-layer address has to be found.
     To(&'e NextHop),
 }
 
@@ -59,8 +59,8 @@ pub(crate) struct Seals {
     /// Packets that go on to another worker once they are sealed: their places in the burst, in that order, and
     /// the SAs that protect them there. Rare, so it takes memory with the first one.
     pub(crate) onward: Vec<(u8, SaBundle)>,
-    /// Whether packets get their numbers when they are gathered, one by one: where hardly two are of
-    /// one SA, a pass of its own would touch the lines of each SA once more.
+    /// True if packets get their numbers when they are gathered, one by one. Where hardly two are
+    /// of one SA, a pass of its own would touch the lines of each SA once more.
     pub(crate) is_numbered: bool,
 }
 

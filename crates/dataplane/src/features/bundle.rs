@@ -18,7 +18,7 @@ use crate::features::rare::{Asked, Held, Next, Rare};
 use crate::features::seal::{seal_gathered, send_onward};
 use crate::model::{BundleSlot, Fate, Meta, SealAll};
 
-/// An entry.
+/// An entry of the table.
 struct Kept {
     serial: u32,
     seal: SealAll,

@@ -34,7 +34,7 @@ pub(crate) fn forward(
     }
 }
 
-/// Whether a packet can be forwarded as it is.
+/// True if a packet can be forwarded as it is.
 #[inline(always)]
 pub(crate) fn holds(by: &Forward, packet: &Packet, h: Fields) -> bool {
     let Forward { mtu, is_hop, clamps_mss, .. } = by;
@@ -53,7 +53,7 @@ pub(crate) fn give(out: &mut Out, packet: Packet, way: LinuxWay) {
     }
 }
 
-/// Whether a packet of a TCP flow opens a connection.
+/// True if a packet of a TCP flow opens a connection.
 #[cold]
 #[inline(never)]
 pub(crate) fn is_syn(packet: &Packet, h: Fields) -> bool {

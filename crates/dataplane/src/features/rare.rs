@@ -14,13 +14,13 @@ use crate::model::{Action, Fate, Meta};
 
 /// A rare kind of action, as the flow's plan has it.
 pub(crate) trait Rare {
-    /// What the feature keeps for all flows of one thread.
+    /// State of the feature, for all flows of one thread.
     type Kept;
 
-    /// Whether helpers leave its packets to their worker.
+    /// True if helpers leave its packets to their worker.
     const IS_FOR_WORKER: bool = false;
 
-    /// Whether the plan still holds for this packet. It looks, and changes nothing.
+    /// Compares the plan with this packet. Changes nothing.
     fn holds<'k>(&'k self, kept: &'k Self::Kept, asked: &Asked<'_>) -> Held<'k>;
 
     /// Does it to a packet. Returns what is done to the packet next, if it goes on by another action.
@@ -32,7 +32,7 @@ pub(crate) trait Rare {
         meta: &Meta,
     ) -> Option<Next>;
 
-    /// What becomes of a packet, as `culvert why` tells it; `cut` is the length that it is cut to before.
+    /// Fate of a packet for `culvert why`. `cut`: the longest fragment, if it is fragmented before.
     fn explains(&self, cut: Option<usize>) -> Fate;
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) h: Fields,
 }
 
-/// Whether a plan holds for a packet.
+/// Result of a plan's comparison with a packet.
 pub(crate) enum Held<'k> {
     /// It is resolved anew.
     No,

@@ -40,7 +40,7 @@ pub(crate) fn seal(
     }
 }
 
-/// Whether the plan's SA is still the one for this packet, and the packet can go as it is.
+/// True if the plan's SA is still the one for this packet, and the packet can be sealed as it is.
 #[inline(always)]
 pub(crate) fn holds(sa: &SaEntry<Sa>, by: &Seal, packet: &Packet, h: Fields) -> bool {
     let live = sa.esp.live();

@@ -57,7 +57,8 @@ const FIRST: u32 = 1;
 
 const _: () = assert!(size_of::<Option<Entry>>() == 2 * mem::LINE_LEN);
 
-/// Whether a plan holds in a new state of the databases too; then it is noted.
+/// Compares a plan with a new state of the databases. If it holds there too, the entry's
+/// generation is renewed.
 #[cold]
 #[inline(never)]
 fn renew(
@@ -191,7 +192,7 @@ impl FlowCache {
         }
     }
 
-    /// Whether the plan at a place is that of a flow, whether or not it holds.
+    /// True if the plan at a place is that of a flow, holding or not.
     #[inline(always)]
     pub(crate) fn is_of(&self, place: u32, key: &Key) -> bool {
         matches!(self.entries.get(place as usize), Some(Some(entry)) if entry.key == *key)

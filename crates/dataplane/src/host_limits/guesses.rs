@@ -18,7 +18,7 @@ pub(crate) const PER_SECOND: u32 = 10;
 /// How many sets of peers are told apart.
 const SETS: usize = 256;
 
-/// What is left of the guesses about each peer. Peers share a set by a hash that nobody outside knows.
+/// Guesses left for each peer. Peers share a set by a hash of a secret seed.
 #[derive(Debug)]
 pub(crate) struct Guesses {
     left: Box<[RateLimiter]>,
@@ -41,7 +41,7 @@ impl Guesses {
         let _ = self.of(peer).is_some_and(|left| left.allow(now_ns));
     }
 
-    /// Whether another wrong one would be allowed.
+    /// True if another wrong guess would be allowed.
     pub(crate) fn is_any_left(&self, peer: IpAddr, now_ns: u64) -> bool {
         self.of(peer).is_some_and(|left| left.is_ready(now_ns))
     }

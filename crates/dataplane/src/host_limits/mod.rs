@@ -26,7 +26,7 @@ const TOO_BIG_PER_SECOND: u32 = 10;
 /// ICMPv6 errors about packets with segments, a second: for each, headends are looked through.
 const SEGMENT_ERRORS_PER_SECOND: u32 = 100;
 
-/// What the workers of a set share: the clock, and limits that are the host's.
+/// The clock that the workers of a set share, and the limits that are the host's.
 #[derive(Debug)]
 pub(crate) struct HostLimits {
     clock: Clock,

@@ -16,7 +16,7 @@ pub(crate) enum LinuxWay {
     Marked(u16),
 }
 
-/// What is done to a packet.
+/// Action for a packet, of a plan or decided afresh.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
     /// ESP for this host, bare.
@@ -26,7 +26,7 @@ pub(crate) enum Action {
     OpenUdp,
     /// AH for this host; or ESP or AH that was inside another SA's packet.
     OpenNext,
-    /// Linux's.
+    /// Given to Linux.
     ToLinux(LinuxWay),
     /// Linux's: given back as received by the interface that it came in by.
     BackToLinux {
@@ -61,8 +61,8 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// Whether packets count in the flow cache elsewhere: ESP and AH to this host once they are opened,
-    /// what is handed over where it goes.
+    /// True if packets count in the flow cache elsewhere: ESP and AH to this host once they are
+    /// opened, packets for another worker where they arrive.
     #[inline(always)]
     pub(crate) const fn is_counted_later(&self) -> bool {
         use Action::{HandOver, OpenBare, OpenNext, OpenUdp};
@@ -105,9 +105,10 @@ pub(crate) struct Forward {
     pub(crate) adjacency: Adjacency,
     /// The longest packet that goes out in one piece, in bytes.
     pub(crate) mtu: u16,
-    /// Whether this is a hop of the packet's: its TTL is decremented.
+    /// True if this is a hop of the packet: its TTL is decremented.
     pub(crate) is_hop: bool,
-    /// Whether the flow is of TCP that was decrypted, and its SYNs are told what fits the way back.
+    /// True if the flow is of TCP that was decrypted: the MSS of its SYNs is clamped to the way
+    /// back.
     pub(crate) clamps_mss: bool,
 }
 
@@ -137,7 +138,7 @@ pub(crate) struct Seal {
     /// mode: 0, as that depends on the packet's headers.
     pub(crate) longest: u16,
     pub(crate) is_hop: bool,
-    /// Whether the flow is of TCP, and its SYNs are told what fits.
+    /// True if the flow is of TCP: the MSS of its SYNs is clamped.
     pub(crate) clamps_mss: bool,
 }
 
@@ -162,7 +163,7 @@ pub(crate) struct Aggregate {
     /// The longest packet that payloads take, in bytes.
     pub(crate) longest: u16,
     pub(crate) is_hop: bool,
-    /// Whether the flow is of TCP, and its SYNs are told what fits.
+    /// True if the flow is of TCP: the MSS of its SYNs is clamped.
     pub(crate) clamps_mss: bool,
 }
 

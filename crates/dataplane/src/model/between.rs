@@ -25,16 +25,16 @@ pub(crate) struct Refused {
 /// Packets that a burst has left between two steps.
 #[derive(Default)]
 pub(crate) struct Between {
-    /// What goes on, as packets that came in by their functions' indices.
+    /// Packets that go on, as ones that came in by their functions' indices.
     pub(crate) on: Vec<Packet>,
     /// How those came in, one for each.
     pub(crate) came: Vec<Ingress>,
-    /// What does not.
+    /// Packets that were refused.
     pub(crate) refused: Vec<Refused>,
     has_wrapped: bool,
 }
 
-/// What packets between two steps are worked on with.
+/// Memory for the work on packets between two steps.
 #[derive(Default)]
 pub(crate) struct SteppedScratch {
     pub(crate) between: Between,
@@ -42,13 +42,13 @@ pub(crate) struct SteppedScratch {
 }
 
 impl Between {
-    /// Whether there are none.
+    /// True if there are no packets.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.on.is_empty() && self.refused.is_empty()
     }
 
-    /// Whether some have got segments here.
+    /// True if some packets have got segments here.
     #[inline(always)]
     pub(crate) fn has_wrapped(&self) -> bool {
         self.has_wrapped

@@ -12,7 +12,7 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// The value.
+    /// Value of the counter.
     pub fn value(&self) -> u64 {
         self.0.load(Relaxed)
     }

@@ -16,7 +16,7 @@ pub(crate) struct Draft {
     pub(crate) cut: Option<usize>,
     /// A SYN is told this maximum segment size first.
     pub(crate) mss: Option<u16>,
-    /// Whether the next packets of the flow are treated alike.
+    /// True if the next packets of the flow are treated alike.
     pub(crate) is_for_flow: bool,
 }
 
@@ -67,11 +67,11 @@ impl SealAll {
 /// A packet that is translated, and then forwarded or sealed.
 #[derive(Clone)]
 pub(crate) struct Translation {
-    /// What is done then.
+    /// Decision after the translation.
     pub(crate) draft: Draft,
-    /// The connection.
+    /// The connection in Linux's table.
     pub(crate) found: Found,
-    /// What the packet becomes; none if it stays as it is.
+    /// Translation of the packet. `None`: it stays as it is.
     pub(crate) rewrite: Option<Rewrite>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Translation {
 pub(crate) struct RateLimit {
     /// The worker's way through it, and those above it.
     pub(crate) path: Path,
-    /// What tells the packet's buckets from others of the limiter.
+    /// Key of the packet's buckets among those of the limiter.
     pub(crate) key: u64,
     /// The DSCP of packets for which it was found, where others of their flow may be under another.
     pub(crate) dscp: Option<u8>,
@@ -89,7 +89,7 @@ pub(crate) struct RateLimit {
 /// Source and destination port, or ICMP type and code, of a packet's first fragment.
 pub(crate) type FirstPorts = (u16, u16);
 
-/// What fragments wait for.
+/// Reason that fragments wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Gather {
     /// To be opened; or, if it is other UDP, to be given back.

@@ -20,17 +20,17 @@ pub struct Probe {
 pub enum Came {
     /// Received in clear by the port of this interface.
     Port {
-        /// The interface.
+        /// Index of the interface.
         ifindex: u32,
     },
     /// From Linux: sent by this host, or forwarded by Linux.
     Linux {
         /// The tunnel interface that Linux routed it to; 0 for the private interface.
         tunnel: u32,
-        /// Its mark.
+        /// Mark of the packet.
         mark: u32,
     },
-    /// Decrypted.
+    /// Decrypted by an SA.
     Decrypted {
         /// By this SA.
         sa: SaId,
@@ -39,10 +39,10 @@ pub enum Came {
     },
 }
 
-/// What becomes of the packet.
+/// Fate of the packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is for this host, and opened: its SPI says by which SA.
+    /// The packet is for this host, and opened: its SPI says by which SA.
     Opened,
     /// Linux gets it.
     ToLinux {
@@ -52,46 +52,46 @@ pub enum Fate {
     /// Linux gets it, as received by the interface that it came in by, and brings it back by the private one once its NAT
     /// has seen it.
     ThroughNat,
-    /// It is forwarded in clear.
+    /// The packet is forwarded in clear.
     Forwarded,
-    /// It is protected by the SAs of the steps, and sent.
+    /// The packet is protected by the SAs of the steps, and sent.
     Protected {
-        /// It is cut before that into packets of at most so many bytes.
+        /// Longest fragment in bytes, if the packet is fragmented before that.
         cut: Option<usize>,
     },
-    /// It takes the step of its segment (SRv6), and is looked at again.
+    /// The packet takes the step of its segment (SRv6), and is resolved again.
     Stepped,
-    /// It is given to the offload device that has its SA and policy.
+    /// The packet is given to the offload device that has its SA and policy.
     Offloaded,
-    /// It is GTP-U of applications, and its TEID says of which.
+    /// The packet is GTP-U of applications, and its TEID says of which.
     ToApplication,
     /// Another worker is the home of its SA, and has to be asked.
     HandedOver {
-        /// The worker.
+        /// Number of the worker.
         to: usize,
     },
-    /// It waits until there is an SA for the policy.
+    /// The packet waits until there is an SA for the policy.
     WaitsForSa {
         /// The policy's index.
         policy: u32,
     },
-    /// It is a fragment, and waits for others.
+    /// The packet is a fragment, and waits for others.
     WaitsForFragments,
-    /// Its sender gets an ICMP error.
+    /// The sender gets an ICMP error.
     Answered(IcmpCause, DropReason),
-    /// It is dropped.
+    /// The packet is dropped.
     Dropped(DropReason),
-    /// It has done its work.
+    /// The packet is consumed: it needs no further step.
     Consumed,
 }
 
-/// What the data path would do with a packet.
+/// Explanation of what the data path would do with a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The mark that a rule gives it, or that it came with.
     pub mark: u32,
     /// In the order in which the questions were asked.
     pub steps: Vec<Step>,
-    /// What follows.
+    /// Fate after the steps.
     pub fate: Fate,
 }

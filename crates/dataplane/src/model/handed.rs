@@ -10,14 +10,14 @@ use wire::Fields;
 
 use crate::model::{FirstPorts, Ingress, Meta, Origin, Outers};
 
-/// What goes from one worker to another.
+/// A packet that goes from one worker to another, with its context.
 pub(crate) struct Parcel {
     pub(crate) handed: Handed,
     /// Of a packet that is on its way to the home of its limiters, or has been there.
     pub(crate) judging: Option<Judging>,
 }
 
-/// What the home of a packet's limiters is asked, and what it has said.
+/// Question to the home of a packet's limiters, and its answer.
 pub(crate) struct Judging {
     /// While it is there, other packets go the same way.
     pub(crate) visit: Visit,
@@ -26,11 +26,11 @@ pub(crate) struct Judging {
     /// The packet's length.
     pub(crate) len: u16,
     pub(crate) dscp: u8,
-    /// It has its tokens.
+    /// Tokens that the home has granted.
     pub(crate) passed: Option<Passed>,
 }
 
-/// What is handed over.
+/// A packet that is handed over, by kind.
 pub(crate) enum Handed {
     /// A packet that arrived, or was decrypted.
     Arrived(Arrived),
@@ -85,7 +85,7 @@ impl Handed {
         }
     }
 
-    /// The packet.
+    /// The packet itself.
     pub(crate) fn packet(&self) -> &Packet {
         match self {
             Handed::Arrived(Arrived { packet, .. })
@@ -104,13 +104,13 @@ impl Handed {
         }
     }
 
-    /// Whether it came in by a port as it is: not from Linux, nor out of an SA.
+    /// True if it came in by a port as it is: not from Linux, nor out of an SA.
     pub(crate) fn is_outer(&self) -> bool {
         matches!(self, Handed::Arrived(Arrived { ingress, .. })
             if ingress.ifindex != 0 && !ingress.is_decrypted())
     }
 
-    /// What its packet's ports are is found out anew.
+    /// Forgets the packet's ports, to be found out anew.
     pub(crate) fn forget_ports(&mut self) {
         match self {
             Handed::Arrived(Arrived { ports, .. }) | Handed::Again(_, _, ports) => *ports = None,

@@ -7,7 +7,7 @@ use wire::FlowKey;
 
 use crate::model::{LOOPBACK, is_segments};
 
-/// What a flow is told by: addresses, protocol, ports, and how it came.
+/// Key of a flow: addresses, protocol, ports, and the packet's ingress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) flow: FlowKey,
@@ -69,7 +69,7 @@ impl Ingress {
         SaHandle::from_word(word | OWN)
     }
 
-    /// Whether they were decrypted.
+    /// True for decrypted packets.
     #[inline(always)]
     pub(crate) const fn is_decrypted(self) -> bool {
         self.via & !OWN != 0

@@ -20,7 +20,7 @@ pub(crate) struct Source {
     pub(crate) newcomers: Newcomers,
 }
 
-/// What the first pass finds out about a packet; the packet itself stays where it is.
+/// Result of the first pass for a packet. The packet itself stays where it is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meta {
     pub(crate) summary: Summary,
@@ -31,10 +31,10 @@ pub(crate) struct Meta {
     pub(crate) place: Option<u32>,
     /// Bare ESP to this host, as the destination alone tells: it needs no plan.
     pub(crate) is_own_esp: bool,
-    /// Whether the flow cache is searched by the hash.
+    /// True if the flow cache is searched by the hash.
     pub(crate) is_sought: bool,
-    /// Whether the flow may have a plan: what is done to all its packets depends on the key alone. A
-    /// decrypted packet has none if it came through several SAs.
+    /// True if the flow may have a plan: the action depends on the key alone. A decrypted packet
+    /// has none if it came through several SAs.
     pub(crate) has_flow: bool,
     /// How the packet ends here, if it does; the other fields are meaningless then.
     pub(crate) end: Option<Outcome>,

@@ -8,7 +8,7 @@ use wire::ethernet::HEADER_LEN;
 /// Where a packet goes next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct NextHop {
-    /// Egress interface.
+    /// Index of the egress interface.
     pub(crate) ifindex: u32,
     /// The neighbour's address.
     pub(crate) addr: IpAddr,
@@ -31,10 +31,10 @@ impl NextHop {
     }
 }
 
-/// What packets are sent to.
+/// Interface and address that packets are sent to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Towards {
-    /// Egress interface.
+    /// Index of the egress interface.
     pub(crate) ifindex: u32,
     /// The neighbour's address.
     pub(crate) addr: IpAddr,

@@ -13,17 +13,17 @@ pub(crate) enum Origin {
         ifindex: u32,
         /// The mark that a rule gives it, or 0.
         mark: u32,
-        /// Whether the guard's barrier would stop it in Linux.
+        /// True if the guard's barrier would stop it in Linux.
         is_barred: bool,
     },
     /// Linux, through the private interface.
     Linux {
-        /// Its mark, 0 without one.
+        /// Mark of the packet, 0 without one.
         mark: u32,
     },
     /// Linux, through a tunnel interface that it was routed to.
     Tunnel {
-        /// The interface.
+        /// Index of the interface.
         ifindex: u32,
         /// The mark of the packet, and the interface's id; or the interface's mark.
         marks: Marks,
@@ -42,14 +42,14 @@ pub(crate) enum Origin {
         index: u32,
         /// The mark that a rule gives it, or 0.
         mark: u32,
-        /// Whether it came under protection.
+        /// True if it came under protection.
         protected: bool,
         /// The interface that routing rules see it come in by.
         ifindex: u32,
     },
     /// The worker itself: an ICMP error.
     Worker {
-        /// Whether it answers a packet that had been decrypted, and so must not leave in clear.
+        /// True if it answers a packet that had been decrypted, and so must not leave in clear.
         protected: bool,
     },
 }
@@ -65,7 +65,7 @@ impl Origin {
         }
     }
 
-    /// What travels beside it.
+    /// Marks that travel beside it.
     pub(crate) const fn marks(self) -> Marks {
         match self {
             Origin::Linux { mark }
@@ -77,7 +77,7 @@ impl Origin {
         }
     }
 
-    /// Whether forwarding it is a hop, which decrements its TTL.
+    /// True if forwarding it is a hop, which decrements its TTL.
     pub(crate) const fn is_hop(self) -> bool {
         match self {
             Origin::Port { .. } | Origin::Decrypted { .. } => true,
@@ -87,7 +87,7 @@ impl Origin {
         }
     }
 
-    /// Whether it is on its way through this node, and not of a program here.
+    /// True if it is on its way through this node, and not of a program here.
     pub(crate) const fn is_transit(self) -> bool {
         matches!(self, Origin::Port { .. } | Origin::Decrypted { .. } | Origin::Stepped { .. })
     }

@@ -12,13 +12,13 @@ use policy::{MAX_BUNDLE, SaHandle};
 pub(crate) struct Outers(ArrayVec<SaHandle, { MAX_BUNDLE - 1 }>);
 
 impl Outers {
-    /// These and one more; none if no policy asks for so many.
+    /// These SAs and one more. `None` if no policy asks for so many.
     pub(crate) fn with(&self, last: SaHandle) -> Option<Outers> {
         let mut outers = self.clone();
         outers.0.try_push(last).is_ok().then_some(outers)
     }
 
-    /// The SAs.
+    /// The SAs, in the order in which they have opened the packet.
     pub(crate) fn iter(&self) -> impl Iterator<Item = SaHandle> {
         self.0.iter().copied()
     }

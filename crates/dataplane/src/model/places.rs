@@ -8,7 +8,7 @@
 //! | slot | [`FIRST_SEGMENTS_SLOT`] | [`FIRST_VLAN_SLOT`] | a VLAN on a port |
 //! | slot | [`KEEPS_DEI`] | [`FIRST_SEGMENTS_SLOT`] | a headend |
 
-/// What a port leads to.
+/// Kind of a port: the place that it leads to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortKind {
     /// An Ethernet interface.
@@ -22,7 +22,7 @@ pub enum PortKind {
 }
 
 impl PortKind {
-    /// Whether it carries IP packets to and from Linux's own stack, rather than frames.
+    /// True if it carries IP packets to and from Linux's own stack, rather than frames.
     pub const fn is_linux(self) -> bool {
         !matches!(self, PortKind::Ethernet)
     }
@@ -58,17 +58,17 @@ const _: () = assert!(FIRST_SEGMENTS_SLOT + MAX_SEGMENT_ROUTES <= KEEPS_DEI);
 /// How many routes with segments have an index.
 pub const MAX_SEGMENT_ROUTES: usize = 0x4000;
 
-/// Whether an index stands for a route with segments.
+/// True if an index stands for a route with segments.
 pub(crate) const fn is_segments(index: u32) -> bool {
     index >= FIRST_SEGMENTS
 }
 
-/// Whether a slot stands for a headend.
+/// True if a slot stands for a headend.
 pub(crate) const fn is_headend(slot: usize) -> bool {
     FIRST_SEGMENTS_SLOT <= slot && slot < FIRST_SEGMENTS_SLOT + MAX_SEGMENT_ROUTES
 }
 
-/// Whether a packet that came in by an index was inside of another.
+/// True if a packet that came in by an index was inside another.
 pub(crate) const fn was_inside(index: u32) -> bool {
     is_segments(index) && index & INSIDE != 0
 }

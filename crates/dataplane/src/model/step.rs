@@ -11,16 +11,16 @@ use wire::Headers;
 /// An answer that a decision follows from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Whether the packet is for this host, as the routes say.
+    /// Finding of the routes: the packet is for this host, or is not.
     Ends {
         /// For this host, and not to be forwarded.
         is_local: bool,
     },
     /// Key exchange or neighbour discovery: no policy is asked.
     Exempt,
-    /// What Linux's NAT has decided about the packet's connection.
+    /// Decision of Linux's NAT about the packet's connection.
     Nat(NatSays),
-    /// What the policy database says.
+    /// Verdict of the policy database.
     Policy {
         /// Which policies are asked.
         direction: Direction,
@@ -28,7 +28,7 @@ pub enum Step {
         marks: Marks,
         /// The index of the policy that matches first, if one does.
         index: Option<u32>,
-        /// What follows.
+        /// Consequence of the policy.
         says: PolicySays,
     },
     /// No policy is about it, and nothing leaves in clear for this prefix (`[guard]`).
@@ -39,55 +39,55 @@ pub enum Step {
     Sa(SaId),
     /// Where the routes lead a destination: the packet's own, or the peer's.
     Route {
-        /// The destination.
+        /// Destination that was looked up.
         dst: IpAddr,
-        /// What they say.
+        /// Answer of the routes.
         to: Way,
     },
-    /// It is at a segment of this node (SRv6), and is looked at again once it has taken its step.
+    /// A segment of this node (SRv6). The packet is resolved again after its step.
     Sid {
-        /// What that does.
+        /// Name of the behaviour.
         name: &'static str,
     },
-    /// It gets segments, and is looked at again then.
+    /// Segments are put on the packet, which is resolved again then.
     Headend {
-        /// How.
+        /// Mode, as iproute2 spells it.
         mode: &'static str,
         /// The first one, which it goes to.
         first: Ipv6Addr,
     },
     /// The neighbour that the packet is sent to.
     Neighbour {
-        /// The interface.
+        /// Index of the interface.
         ifindex: u32,
-        /// Its address.
+        /// Address of the neighbour.
         addr: IpAddr,
-        /// What Linux knows of it.
+        /// State of the neighbour in Linux.
         resolution: Resolution,
     },
-    /// Whether it fits.
+    /// Comparison of the packet's length with the path.
     Size {
         /// The packet's length, in bytes.
         len: usize,
-        /// Its length once it is protected; none if it is not, or cannot be.
+        /// Length of the packet once it is protected, in bytes. `None` if it is not, or cannot be.
         protected: Option<usize>,
-        /// What the path carries, in bytes.
+        /// MTU of the path, in bytes.
         mtu: usize,
     },
 }
 
-/// What Linux's NAT has decided about a packet's connection.
+/// Decision of Linux's NAT about a packet's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NatSays {
     /// Nothing that is known, or Linux has to see the packet.
     Linux,
-    /// Its packets stay as they are.
+    /// The packets stay as they are.
     Same,
-    /// Its packets become this.
+    /// The packets are translated so.
     Translated(Rewrite),
 }
 
-/// What follows from the policy that matches.
+/// Consequence of the policy that matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicySays {
     /// The packet passes in clear.
@@ -96,15 +96,15 @@ pub enum PolicySays {
     Leave,
     /// The packet is blocked.
     Block,
-    /// It asks for a protection that culvert does not have, so the packet is blocked.
+    /// The policy asks for a protection that culvert does not have, so the packet is blocked.
     Unsupported,
-    /// It asks for protection, and there is no SA.
+    /// The policy asks for protection, and there is no SA.
     NoSa,
     /// SAs protect it.
     Protect,
-    /// What arrived is what the policy asks for.
+    /// The packet arrived as the policy asks.
     Allowed,
-    /// It is not, for this reason.
+    /// The packet did not, for this reason.
     Refused(DropReason),
 }
 
@@ -113,16 +113,16 @@ pub enum PolicySays {
 pub enum Way {
     /// Out of a port.
     Port {
-        /// The interface.
+        /// Index of the interface.
         ifindex: u32,
         /// The router, or the destination itself.
         via: IpAddr,
-        /// In bytes.
+        /// MTU of the way, in bytes.
         mtu: usize,
     },
     /// To a tunnel interface.
     Tunnel {
-        /// In bytes.
+        /// MTU of the way, in bytes.
         mtu: usize,
     },
     /// To a headend (SRv6).
@@ -134,11 +134,11 @@ pub enum Way {
     Linux,
     /// To this host.
     Local,
-    /// Nowhere.
+    /// No way, for this reason.
     Nowhere(DropReason),
 }
 
-/// Who wants to know the answers: nobody, whom they cost nothing, or a list.
+/// Listener for the steps of a resolution: none, at no cost, or a list.
 pub(crate) trait Notes {
     /// Notes an answer.
     fn tell(&mut self, step: impl FnOnce() -> Step);
@@ -156,7 +156,7 @@ impl Notes for Vec<Step> {
 }
 
 impl Step {
-    /// What the policies for packets that leave said.
+    /// Step for the verdict of the policies on a packet that leaves.
     pub(crate) fn outbound(marks: Marks, found: &Outbound<'_>) -> Step {
         let says = match found {
             Outbound::NoPolicy | Outbound::Bypass(_) => PolicySays::Clear,
@@ -170,7 +170,7 @@ impl Step {
         Step::Policy { direction: Direction::Out, marks, index, says }
     }
 
-    /// What the policies for packets that arrive said.
+    /// Step for the verdict of the policies on a packet that arrives.
     pub(crate) fn inbound(
         direction: Direction,
         marks: Marks,

@@ -18,7 +18,8 @@ pub(crate) struct Batch {
     pub(crate) now: Now,
     /// The worker's slot of the private interface.
     pub(crate) private: Option<u16>,
-    /// Whether some are not to be sent, because they ended or were left: else nobody looks there.
+    /// True if some packets are not to be sent, because they ended or were left. Else no pass
+    /// looks for them.
     pub(crate) has_unsent: bool,
     /// The worker's tables: plans made by others do not hold.
     pub(crate) epoch: u64,

@@ -25,7 +25,7 @@ impl Late {
         self.0.len()
     }
 
-    /// Whether no more may wait.
+    /// True if no more may wait.
     pub(super) fn is_full(&self) -> bool {
         self.0.len() >= MOST
     }

@@ -54,7 +54,7 @@ pub(crate) struct Out {
     pub(crate) peers: Option<Peers>,
     /// The helpers' burst at hand, in which the fate of its packets is noted.
     pub(crate) batch: Option<Box<Batch>>,
-    /// What records packets, while somebody captures.
+    /// Recorders of packets, during captures.
     pub(crate) taps: Option<Box<Taps>>,
     /// Measures how long packets are here.
     pub(crate) sampler: Sampler,
@@ -234,7 +234,7 @@ impl Out {
         self.send(vlan.port_slot, packet);
     }
 
-    /// Whether the first worker sends for this one: it has a queue of every interface.
+    /// True if the first worker sends for this one: it has a queue of every interface.
     fn is_served(&self) -> bool {
         self.peers.as_ref().is_some_and(|peers| peers.worker() != FIRST)
     }
@@ -287,7 +287,7 @@ impl Out {
         }
     }
 
-    /// What was recorded in a round is told.
+    /// Tells captures the packets that were recorded in a round.
     #[cold]
     #[inline(never)]
     pub(crate) fn end_tapped_round(&mut self) {

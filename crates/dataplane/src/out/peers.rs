@@ -48,9 +48,9 @@ impl Peers {
         }
     }
 
-    /// Whether ports should wait: what they bring is for a worker that is behind. A worker that
-    /// receives faster than another encrypts would otherwise keep it from its own ports, and most of
-    /// what it hands over would be dropped.
+    /// True if ports should wait: their packets are for a worker that is behind. A worker that
+    /// receives faster than another encrypts would otherwise keep it from its own ports, and most
+    /// of the packets that it hands over would be dropped.
     pub(crate) fn ports_wait(&mut self, now_ns: u64) -> bool {
         self.handed = 0;
         self.ports_wait_rounds = self.ports_wait_rounds.saturating_sub(1);

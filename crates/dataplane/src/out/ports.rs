@@ -9,7 +9,7 @@ use outcome::DropReason;
 /// Attempts to get a burst into a transmit ring before the rest is dropped.
 const TRANSMIT_ATTEMPTS: usize = 8;
 
-/// One port.
+/// One port of the worker.
 pub(crate) struct PortSlot {
     pub(crate) ifindex: u32,
     pub(crate) port: Box<dyn Port>,
@@ -20,7 +20,7 @@ pub(crate) struct PortSlot {
     pub(crate) backlog: Backlog,
 }
 
-/// What became of a port's transmit queue.
+/// Result of a port's transmit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sent {
     pub(crate) is_linux: bool,
@@ -73,7 +73,7 @@ impl Ports {
         self.private
     }
 
-    /// All ports.
+    /// All ports, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &PortSlot> {
         self.slots.iter().flatten().map(|place| &**place)
     }

@@ -100,13 +100,13 @@ impl Reports {
         self.shared.guesses.note(peer, now_ns);
     }
 
-    /// Whether errors about the path to a peer count: not while too many are wrong.
+    /// True if errors about the path to a peer count: not while too many are wrong.
     #[cold]
     pub(crate) fn may_be_told(&self, peer: IpAddr, now_ns: u64) -> bool {
         self.shared.guesses.is_any_left(peer, now_ns)
     }
 
-    /// Whether another ICMPv6 error about packets with segments may be looked into.
+    /// True if another ICMPv6 error about packets with segments may be looked into.
     #[cold]
     pub(crate) fn may_hear_of_segments(&self, now_ns: u64) -> bool {
         self.shared.segment_errors.allow(now_ns)

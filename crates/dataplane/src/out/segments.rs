@@ -163,7 +163,7 @@ pub(crate) const fn reason(fault: Fault) -> DropReason {
     }
 }
 
-/// What its sender is told.
+/// ICMP error for the sender, if it gets one.
 pub(crate) fn cause(refusal: &Refusal) -> Option<IcmpCause> {
     Some(match refusal.icmp()? {
         Icmp::TimeExceeded => IcmpCause::TimeExceeded,

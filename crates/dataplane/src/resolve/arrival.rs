@@ -49,7 +49,7 @@ impl<N: Notes> Question<'_, N> {
         }
     }
 
-    /// Whether UDP to this host is to a NAT traversal port, or may be.
+    /// True if UDP to this host is to a NAT traversal port, or may be.
     pub(super) fn may_be_natt(&self) -> bool {
         match self.h.fragment {
             Fragment::Whole => self.view.topology.is_natt_port(self.h.dst_port),
@@ -123,7 +123,7 @@ impl<N: Notes> Question<'_, N> {
         }
     }
 
-    /// Whether a packet that arrived in clear goes back to Linux as it came.
+    /// True if a packet that arrived in clear goes back to Linux as it came.
     #[cold]
     fn is_checked_by_linux(
         &self,
@@ -135,7 +135,8 @@ impl<N: Notes> Question<'_, N> {
             && (is_left || direction == Direction::In || self.leaves_in_clear((ifindex, mark)))
     }
 
-    /// Whether a packet that arrived by this interface leaves in clear, by the addresses that it has.
+    /// True if a packet that arrived by this interface leaves in clear, by the addresses that it
+    /// has.
     #[cold]
     pub(super) fn leaves_in_clear(&self, (ifindex, mark): (u32, u32)) -> bool {
         let flow = Flow::marked(self.h, self.view.leads_to(self.h, ifindex), Marks::of_mark(mark));
@@ -234,7 +235,7 @@ impl<N: Notes> Question<'_, N> {
         }
     }
 
-    /// Whether policy allows what these SAs have decrypted.
+    /// Checks that policy allows the packet that these SAs have decrypted.
     fn verify(
         &mut self,
         direction: Direction,
@@ -256,7 +257,8 @@ impl<N: Notes> Question<'_, N> {
         Ok(())
     }
 
-    /// Whether a packet for this host is to be opened by an SA. Other IP in IP is of Linux's own tunnels.
+    /// True if a packet for this host is to be opened by an SA. Other IP in IP belongs to Linux's
+    /// own tunnels.
     fn is_wrapped(&self) -> bool {
         match self.h.protocol {
             protocol::ESP | protocol::AH | protocol::IPCOMP => true,

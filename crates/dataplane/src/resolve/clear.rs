@@ -19,7 +19,7 @@ impl<N: Notes> Question<'_, N> {
             Origin::Port { ifindex, is_barred, .. } => {
                 Decision::Go(self.leave_to_linux(ifindex, is_barred))
             }
-            // Whoever sent this under protection gets no answer in clear.
+            // The sender of a protected packet gets no answer in clear.
             Origin::Worker { protected: true } => Decision::Drop(DropReason::OutPolicyBlock),
             Origin::Linux { .. }
             | Origin::Tunnel { .. }

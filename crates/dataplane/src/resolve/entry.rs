@@ -16,10 +16,10 @@ pub(crate) enum Entry<'s> {
         ifindex: u32,
         /// The mark that a rule gives it, or 0.
         mark: u32,
-        /// Whether the frame was sent to more than one station.
+        /// True if the frame was sent to more than one station.
         is_to_many: bool,
     },
-    /// Decrypted.
+    /// Decrypted by these SAs.
     Decrypted {
         /// The interface that the ESP packet came in by.
         ifindex: u32,
@@ -28,13 +28,13 @@ pub(crate) enum Entry<'s> {
         /// The SAs that it came through, the outermost first; none if one has been removed since.
         via: ArrayVec<&'s SaEntry<Sa>, MAX_BUNDLE>,
     },
-    /// It has left a step of SRv6.
+    /// Comes out of a step of SRv6.
     Stepped {
         /// Where the function stands, see [`crate::tables::segments`].
         index: u32,
         /// The mark that a rule gives it, or 0.
         mark: u32,
-        /// Whether it came under protection.
+        /// True if it came under protection.
         is_protected: bool,
         /// By these SAs; none if one has been removed since.
         via: ArrayVec<&'s SaEntry<Sa>, MAX_BUNDLE>,

@@ -18,21 +18,21 @@ use wire::{Family, Headers, ipv4, ipv6};
 
 use crate::crypt::Lengths;
 
-/// What to do with a packet under an SA and an MTU.
+/// Result of a packet's comparison with an SA and an MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// Seal it; it fits.
     Whole,
     /// Cut it into packets of at most `mtu` bytes, and seal each.
     CutBefore {
-        /// In bytes.
+        /// MTU of each fragment, in bytes.
         mtu: usize,
     },
     /// Seal it, and cut what comes out.
     CutAfter,
-    /// Its sender has to send shorter ones.
+    /// The sender has to send shorter packets.
     TooBig {
-        /// What to tell the sender, in bytes.
+        /// MTU for the sender, in bytes.
         mtu: usize,
     },
 }

@@ -14,8 +14,8 @@ impl<N: Notes> Question<'_, N> {
         is_gtpu.then(|| self.view.topology.gtpu.at(self.h.dst)).flatten()
     }
 
-    /// Whether a decrypted packet is a fragment of what may be that. The first one alone says whether it is, and of which tunnel, so
-    /// the packet is put together.
+    /// Gathers a decrypted packet that is a fragment and may be GTP-U. The first fragment alone
+    /// says if it is, and of which tunnel, so the packet is put together.
     pub(super) fn is_cut_gtpu(&self) -> Option<Decision> {
         let may_be = self.h.fragment != Fragment::Whole
             && !self.knows_ports
@@ -24,14 +24,15 @@ impl<N: Notes> Question<'_, N> {
         may_be.then_some(Decision::Gather(Gather::Gtpu))
     }
 
-    /// Whether a packet is from an application at its own port, by an address that may be this host's too: neither that nor the way back
-    /// says anything against it.
+    /// True if a packet is from an application at its own port, by an address that may be this
+    /// host's too: neither that nor the way back is a reason to drop it.
     pub(super) fn is_from_application(&self, ifindex: u32) -> bool {
         self.view.topology.gtpu.is_source(self.h.src, ifindex)
     }
 }
 
-/// What is done with GTP-U of applications; `linux` says how Linux gets what is for none of them, where the address is this host's.
+/// Decision for GTP-U of applications. `linux` is the decision for messages that are for none of
+/// them, where the address is this host's.
 pub(super) fn of_applications(service: u16, linux: Option<Decision>) -> Decision {
     let linux = match linux {
         Some(Decision::Go(Draft { action: Action::ToLinux(way), .. })) => way,

@@ -12,7 +12,7 @@
 //!   1 - 2   become 1 2 2: 1 seals with the first, and hands on to 2
 //! ```
 //!
-//! A packet goes to the home of the innermost SA first, whoever received it, so packets of a flow take one way.
+//! A packet goes to the home of the innermost SA first, from any worker that received it, so packets of a flow take one way.
 
 use dispatch::Home;
 use policy::SaHandle;

@@ -5,12 +5,12 @@ use core::sync::atomic::Ordering::Relaxed;
 use esp::Sa;
 use policy::{SaEntry, SaHandle, Volume};
 
-/// What SAs say about a packet more, by their limits in volume.
+/// Verdict of the SAs on one more packet, by their limits in volume.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
     /// The first that has reached one, of which its owner is to be told.
     pub(crate) at_limit: Option<SaHandle>,
-    /// Whether one of them carries no more.
+    /// True if one of them carries no more.
     pub(crate) is_over: bool,
 }
 

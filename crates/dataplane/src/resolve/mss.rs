@@ -13,7 +13,7 @@ use super::ways::{Route, route};
 use crate::model::{LOOPBACK, Notes};
 
 impl<N: Notes> Question<'_, N> {
-    /// Whether the packet's flow is one whose SYNs are to be looked at.
+    /// True if the packet's flow is one whose SYNs have their MSS clamped.
     pub(super) fn clamps_mss(&self) -> bool {
         self.view.topology.clamps_mss && self.h.protocol == protocol::TCP
     }

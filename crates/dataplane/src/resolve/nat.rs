@@ -6,13 +6,13 @@ use wire::Headers;
 use super::entry::Entry;
 use crate::view::View;
 
-/// What Linux has decided.
+/// Decision of Linux about the packet's connection.
 pub(super) enum Nat {
     /// Nobody is asked.
     Off,
-    /// Nothing yet.
+    /// Linux has not decided yet.
     Unknown,
-    /// It knows the connection, and has to see the packet.
+    /// Linux knows the connection, and has to see the packet.
     Linuxs,
     /// The packet's connection may be carried.
     Of(Box<Connection>),

@@ -124,8 +124,8 @@ impl<N: Notes> Question<'_, N> {
         }
     }
 
-    /// Whether a packet is key exchange (or neighbour discovery) of this very host, which no
-    /// policy applies to. Linux forwards other people's packets through the private interface as
+    /// True if a packet is key exchange (or neighbour discovery) of this very host, which no
+    /// policy applies to. Linux forwards other hosts' packets through the private interface as
     /// well: those do not have an address of ours.
     pub(super) fn is_own_ike(&self, origin: Origin) -> bool {
         matches!(origin, Origin::Linux { .. })

@@ -33,6 +33,6 @@ pub(crate) fn header_len(sa: &SaEntry<Sa>) -> usize {
     }
 }
 
-/// The shortest first piece of a packet, in bytes: all of an IP header, so that whoever joins the pieces knows at once how
-/// long the packet is.
+/// The shortest first piece of a packet, in bytes: all of an IP header, so that the joiner of the
+/// pieces knows at once how long the packet is.
 pub(crate) const LEAST_PIECE: usize = 40;

@@ -20,17 +20,17 @@ pub(super) struct Question<'a, N> {
     pub(super) wants_own: Option<u32>,
     pub(super) too_big: Option<Quote>,
     pub(super) segment_error: Option<ErrorCame>,
-    /// What is decided is good for packets with such headers, not for this one alone.
+    /// True if the decision is good for all packets with such headers, not for this one alone.
     pub(super) is_for_flow: bool,
-    /// What Linux's NAT has decided about its connection.
+    /// Decision of Linux's NAT about its connection.
     pub(super) nat: &'a Nat,
     /// Where each answer is noted, if somebody wants to know.
     pub(super) notes: &'a mut N,
 }
 
 impl<N: Notes> Question<'_, N> {
-    /// Whether it is a fragment that has to be judged by its packet's ports, and these are not known: some
-    /// selector names ports (RFC 4301 §7).
+    /// True if it is a fragment that has to be judged by its packet's ports, and these are not
+    /// known: some selector names ports (RFC 4301 §7).
     pub(super) fn needs_ports(&self) -> bool {
         self.h.fragment != Fragment::Whole && !self.knows_ports && self.view.reader.names_ports()
     }

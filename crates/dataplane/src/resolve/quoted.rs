@@ -16,8 +16,9 @@ use crate::model::Notes;
 const ERROR_HEADER_LEN: u16 = 8;
 
 impl<'q, N: Notes> Question<'q, N> {
-    /// What an answer to the packet that an ICMP error quotes would have; none for other packets, and where
-    /// nothing can be read. Whatever it is, the next error with such headers may quote another packet.
+    /// Headers of an answer to the packet that an ICMP error quotes. `None` for other packets, and
+    /// where nothing can be read. In any case the next error with such headers may quote another
+    /// packet.
     fn answer_to_quoted(&mut self) -> Option<Headers> {
         let h = self.h;
         // ICMP's type is its source port; it has 8 bits.
@@ -36,7 +37,7 @@ impl<'q, N: Notes> Question<'q, N> {
         (quoted.family() == h.family()).then(|| quoted.reversed())
     }
 
-    /// What policies say about an error that is nobody's by its own headers.
+    /// Verdict of the policies on an error that matches none by its own headers.
     pub(super) fn outbound_by_quoted(&mut self, iif: u32, marks: Marks) -> Option<Outbound<'q>> {
         let view = self.view;
         if !view.reader.names_errors() {

@@ -62,8 +62,9 @@ fn outermost<'v>(view: &'v View, decision: &Decision) -> Option<&'v SaEntry<Sa>>
     handle.and_then(|sa| view.reader.sa(sa))
 }
 
-/// Whether packets that go on so may be under a limit. What is opened is once it is open, and what another worker gets
-/// is there; what goes back to Linux as it came is Linux's.
+/// True if packets with this decision may be under a limit. ESP is, once it is open. A packet for
+/// another worker is under the limit there. A packet that goes back to Linux as it came is under
+/// none.
 fn is_limited(decision: &Decision, is_in: bool) -> bool {
     match decision {
         Decision::Go(draft) => match draft.action {

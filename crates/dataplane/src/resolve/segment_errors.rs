@@ -34,7 +34,7 @@ impl<N: Notes> Question<'_, N> {
     }
 }
 
-/// Whether an error came as the packets of a headend go.
+/// True if an error came as the packets of a headend go.
 pub(crate) fn is_as_sent(came: ErrorCame, view: &View, headend: &Headend) -> bool {
     let h = outer_headers(headend);
     let outbound = view.reader.outbound(&view.flow(&h, LOOPBACK, Marks::of_mark(0)));

@@ -153,7 +153,7 @@ impl<N: Notes> Question<'_, N> {
     }
 }
 
-/// Whether a packet came from inside the domain of segments (RFC 8754 §5.1).
+/// True if a packet came from inside the domain of segments (RFC 8754 §5.1).
 ///
 /// The interface of an ESP packet says nothing about what is in it: that comes from the peer. So the interface counts
 /// only where it is a tunnel's.

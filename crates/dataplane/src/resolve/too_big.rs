@@ -20,7 +20,7 @@ use super::Question;
 use super::verdict::{Quote, TooBig};
 use crate::model::Notes;
 
-/// Whether a packet is an error that says that another one was too big.
+/// True if a packet is an error that reports another one as too big.
 pub(super) fn says_too_big(h: &Headers) -> bool {
     // Ports of ICMP are its type and code.
     match h.protocol {
@@ -33,14 +33,14 @@ pub(super) fn says_too_big(h: &Headers) -> bool {
     }
 }
 
-/// What an error quotes of a packet.
+/// Quotation of a packet in an error.
 struct Quoted<'p> {
     src: IpAddr,
     dst: IpAddr,
     /// By its own header, in bytes.
     total_len: u32,
     protocol: u8,
-    /// What follows its IP header, as far as it is quoted.
+    /// Bytes behind its IP header, as far as it is quoted.
     upper: &'p [u8],
 }
 
@@ -64,7 +64,7 @@ impl<'p> Quoted<'p> {
 }
 
 impl<N: Notes> Question<'_, N> {
-    /// What a packet to this host quotes, if it is an error about ESP that was too big.
+    /// Quotation in a packet to this host, if it is an error about ESP that was too big.
     pub(super) fn quoted_too_big(&self) -> Option<Quote> {
         let h = self.h;
         if !says_too_big(h) || h.fragment != Fragment::Whole {
@@ -112,7 +112,7 @@ impl<N: Notes> Question<'_, N> {
 /// Packets of an SA that an error may be about: some time at any rate.
 const LATELY: u64 = 1 << 22;
 
-/// What "fragmentation needed" tells, and quotes (RFC 1191 §4).
+/// MTU and quotation of a "fragmentation needed" (RFC 1191 §4).
 fn read_v4(message: &[u8]) -> Option<(u32, Quoted<'_>)> {
     let icmp = icmpv4::Icmpv4Header::parse(message).ok()?;
     let quoted = Ipv4Header::parse_quoted(icmp.body()).ok()?;
@@ -126,7 +126,7 @@ fn read_v4(message: &[u8]) -> Option<(u32, Quoted<'_>)> {
     Some((icmp.mtu().into(), Quoted { src, dst, total_len, protocol, upper }))
 }
 
-/// What "packet too big" tells, and quotes (RFC 8201 §4).
+/// MTU and quotation of a "packet too big" (RFC 8201 §4).
 fn read_v6(message: &[u8]) -> Option<(u32, Quoted<'_>)> {
     let icmp = icmpv6::Icmpv6Header::parse(message).ok()?;
     let quoted = Ipv6Header::parse_quoted(icmp.body()).ok()?;

@@ -17,13 +17,13 @@ use super::{Decision, Question};
 use crate::model::{Action, Draft, NatSays, Notes, Origin, Step, Translation};
 
 impl<N: Notes> Question<'_, N> {
-    /// Whether the packet is to be forwarded though it is addressed to this host, or the other way round: it is
-    /// translated.
+    /// True if the packet is translated: it may be forwarded though it is addressed to this host,
+    /// or the other way round.
     pub(super) fn is_translated(&self) -> bool {
         matches!(self.nat, Nat::Of(connection) if connection.rewrite.is_some())
     }
 
-    /// Whether Linux knows the packet's connection, and has to see it.
+    /// True if Linux knows the packet's connection, and has to see it.
     pub(super) fn is_for_conntrack(&self) -> bool {
         matches!(self.nat, Nat::Linuxs)
     }

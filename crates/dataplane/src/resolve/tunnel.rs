@@ -23,7 +23,7 @@ impl<N: Notes> Question<'_, N> {
         self.in_tunnel(origin, answer, Some(tunnel.binding))
     }
 
-    /// What becomes of a packet of a tunnel interface by what policy said.
+    /// Decision for a packet of a tunnel interface under a policy's verdict.
     pub(super) fn in_tunnel(
         &mut self,
         origin: Origin,
@@ -54,7 +54,7 @@ impl<N: Notes> Question<'_, N> {
         }
     }
 
-    /// Whether an SA ends where the interface does.
+    /// True if an SA has the ends of the interface.
     fn is_of(&self, binding: Option<Binding>, sa: SaHandle) -> bool {
         let sa = self.view.reader.sa(sa);
         binding.is_none_or(|binding| sa.is_some_and(|sa| binding.takes(&sa.config)))

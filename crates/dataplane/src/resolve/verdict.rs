@@ -21,38 +21,38 @@ pub(crate) struct Verdict {
     pub(crate) at_limit: Option<SaHandle>,
     /// The index of a policy whose owner is to be asked for SAs of the worker's own (RFC 9611).
     pub(crate) wants_own: Option<u32>,
-    /// What an error about ESP that was too big quotes.
+    /// Quotation of an error about ESP that was too big.
     pub(crate) too_big: Option<Quote>,
-    /// It may be an error from inside of the path of segments.
+    /// Set if it may be an error from inside the path of segments.
     pub(crate) segment_error: Option<ErrorCame>,
     /// The rate limit that the packet is under.
     pub(crate) limit: Option<Box<RateLimit>>,
-    /// Whether packets with such headers are all decided about alike; if not, none may be by a plan.
+    /// True if packets with such headers are all decided alike. If not, none may go by a plan.
     pub(crate) is_for_flow: bool,
 }
 
-/// What is to be done with a packet.
+/// Decision about a packet.
 pub(crate) enum Decision {
-    /// It goes on.
+    /// The packet goes on by this action.
     Go(Draft),
     /// Several SAs protect it.
     SealAll(SealAll),
-    /// It is translated, and then forwarded or protected.
+    /// The packet is translated, and then forwarded or protected.
     Translate(Translation),
-    /// It waits for an SA.
+    /// The packet waits for an SA.
     Hold(SaWait, Origin),
-    /// It is a fragment, and waits for others.
+    /// The packet is a fragment, and waits for others.
     Gather(Gather),
-    /// It is dropped, and its sender is told why.
+    /// The packet is dropped, and its sender gets an ICMP error.
     Error(IcmpCause, DropReason, Origin),
-    /// It is dropped.
+    /// The packet is dropped.
     Drop(DropReason),
-    /// It has done its work here.
+    /// The packet is consumed: it needs no further step.
     Consume,
 }
 
 impl Decision {
-    /// Whether the packet counts in the flow cache elsewhere, see [`Action::is_counted_later`].
+    /// True if the packet counts in the flow cache elsewhere, see [`Action::is_counted_later`].
     pub(crate) const fn is_counted_later(&self) -> bool {
         matches!(self, Decision::Go(draft) if draft.action.is_counted_later())
     }
@@ -115,18 +115,18 @@ pub(crate) struct TooBig {
     pub(crate) sa: SaHandle,
     /// Where that packet went.
     pub(crate) dst: IpAddr,
-    /// What would have fitted, in bytes.
+    /// MTU that the router reports, in bytes.
     pub(crate) mtu: u32,
 }
 
-/// What an error quotes of this host's own ESP.
+/// Quotation of this host's own ESP in an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quote {
     /// A packet that was sent.
     Sent(TooBig),
     /// None that was sent to this peer.
     Guess {
-        /// The peer.
+        /// Address of the peer.
         dst: IpAddr,
     },
 }
@@ -136,14 +136,14 @@ pub(crate) enum Quote {
 pub(crate) enum ErrorCame {
     /// By this interface.
     InClear {
-        /// Its index.
+        /// Index of the interface.
         ifindex: u32,
     },
     /// An SA has decrypted it.
     Protected,
 }
 
-/// What the policy database said, without its references.
+/// Verdict of the policy database, without its references.
 pub(super) enum Policy {
     /// A policy lets it pass, or none may apply to it.
     Clear,

@@ -6,7 +6,7 @@ use super::ways::tunnel_ahead;
 use crate::model::Origin;
 use crate::view::View;
 
-/// Whether a packet that waits for an SA need not wait any longer.
+/// True if a packet that waits for an SA can go on.
 pub(crate) fn has_sa(view: &View, packet: &[u8], origin: Origin) -> bool {
     // One that does not parse any more may go too: to be dropped.
     wire::parse_ip(packet).map_or(true, |h| {

@@ -17,7 +17,7 @@ use crate::view::View;
 /// A tunnel interface that a packet is routed to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TunnelHop {
-    /// What protects it.
+    /// Binding of the interface: the SAs and policies that protect its packets.
     pub(crate) binding: Binding,
     /// The longest IP packet that it takes, in bytes.
     pub(crate) mtu: usize,
@@ -121,7 +121,7 @@ fn by_socket(view: &View, dst: IpAddr, src: IpAddr) -> Option<NextHop> {
     Some(NextHop::new(ifindex, dst, mtu.unwrap_or(LEAST_MTU) as usize))
 }
 
-/// What every link carries (RFC 8200 §5).
+/// MTU that every link has (RFC 8200 §5).
 const LEAST_MTU: u32 = 1280;
 
 /// The next hop of a packet that is protected already.

@@ -124,7 +124,7 @@ impl Path {
         queue.sa_of_reqid(reqid)
     }
 
-    /// What an SA in a device has opened, as a packet that the SA has decrypted.
+    /// A packet that a device has opened, as one that the SA has decrypted.
     fn opened(&mut self, buffer: DevicePacket, via: SaHandle) -> Handed {
         let ifindex = buffer.ifindex();
         let packet = buffer.into_packet();
@@ -175,7 +175,7 @@ impl LastWay {
     }
 }
 
-/// Whether a packet is ESP or AH, or ESP in UDP.
+/// True if a packet is ESP or AH, or ESP in UDP.
 fn is_protected(view: &View, h: &Headers) -> bool {
     match h.protocol {
         protocol::ESP | protocol::AH => true,

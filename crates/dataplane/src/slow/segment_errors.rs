@@ -2,7 +2,7 @@
 //!
 //! | error | what is done |
 //! | --- | --- |
-//! | packet too big | the path's MTU is reported; whoever sends the next packet that does not fit is told |
+//! | packet too big | the path's MTU is reported; the sender of the next packet that does not fit is told |
 //! | any other | counted |
 //!
 //! None is passed on to who sent the packet inside (RFC 2473 §8): what is quoted does not say by which interface

@@ -18,7 +18,7 @@ use policy::SaConfig;
 #[derive(Debug, Default)]
 pub struct Links(Mutex<HashMap<Ends, Weak<Link>, ahash::RandomState>>);
 
-/// What the SAs of a pair have in common, and with those that come in their place when they are rekeyed.
+/// Key of a pair's SAs, which those have too that take their places at a rekey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Ends {
     here: IpAddr,
@@ -28,12 +28,12 @@ struct Ends {
 }
 
 impl Links {
-    /// That of an SA by which packets come.
+    /// The link of an SA by which packets come.
     pub(crate) fn of_inbound(&self, config: &SaConfig) -> Arc<Link> {
         self.of(config, config.params.dst, config.params.src)
     }
 
-    /// That of an SA by which packets leave.
+    /// The link of an SA by which packets leave.
     pub(crate) fn of_outbound(&self, config: &SaConfig) -> Arc<Link> {
         self.of(config, config.params.src, config.params.dst)
     }
@@ -88,13 +88,13 @@ impl Link {
         }
     }
 
-    /// Whether there is more than there was with this version.
+    /// True if there is a newer report than this version.
     #[inline]
     pub(crate) fn has_news(&self, version: u64) -> bool {
         self.version.load(Acquire) != version
     }
 
-    /// What the receiver has told, and its version; none if it is telling something.
+    /// The receiver's last report, and its version. `None` while it writes one.
     pub(crate) fn report(&self) -> Option<(Report, u64)> {
         let told = self.told.try_lock().ok()?;
         Some((told.report, self.version.load(Relaxed)))
@@ -110,7 +110,7 @@ impl Link {
         self.senders.fetch_sub(1, Relaxed);
     }
 
-    /// Whether what comes is reported by somebody.
+    /// True if some receiver makes reports.
     #[inline]
     pub(crate) fn has_sender(&self) -> bool {
         self.senders.load(Relaxed) > 0

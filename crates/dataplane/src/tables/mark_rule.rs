@@ -10,11 +10,11 @@ pub struct MarkRule {
     pub ifindex: u32,
     /// The packet's own DSCP, 0 to 63, not that of the ESP packet that it came in.
     pub dscp: Option<u8>,
-    /// Its source.
+    /// Prefix of the source. `None`: all.
     pub src: Option<Prefix>,
-    /// Its destination.
+    /// Prefix of the destination. `None`: all.
     pub dst: Option<Prefix>,
-    /// The mark.
+    /// Mark that packets get.
     pub mark: u32,
 }
 

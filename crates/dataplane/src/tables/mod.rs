@@ -30,16 +30,16 @@ use crate::tables::vlan::Vlans;
 use segments::{Function, Onward, Segments};
 use srv6::Next;
 
-/// What a worker has to know of an interface.
+/// Facts about an interface that a worker needs.
 #[derive(Clone, Debug)]
 pub struct Interface {
     /// Where its port stands in the worker, if culvert has taken it over; the slot of a VLAN.
     pub port: Option<usize>,
-    /// Its Ethernet address.
+    /// Ethernet address of the interface.
     pub mac: MacAddr,
     /// MTU in bytes, of IP packets.
     pub mtu: u32,
-    /// Whether packets can be sent.
+    /// True if packets can be sent.
     pub up: bool,
     /// The tag by which Linux takes packets back as received by it; through the private interface,
     /// and as received by that, where there is none.
@@ -55,7 +55,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Its address in a family.
+    /// Address of the interface in a family.
     pub fn addr(&self, family: Family) -> Option<IpAddr> {
         match family {
             Family::V4 => self.addr4.map(IpAddr::V4),
@@ -84,7 +84,7 @@ pub struct Topology {
     pub vlans: Arc<Vlans>,
     /// Tunnel interfaces that are up.
     pub tunnels: Tunnels,
-    /// What marks packets get that arrive at a port; mostly none.
+    /// Rules for the marks of packets that arrive at a port; mostly none.
     pub mark_rules: Vec<MarkRule>,
     /// The tags by which Linux takes decrypted packets with a mark.
     pub marks: HashMap<Marks, u16, ahash::RandomState>,
@@ -92,9 +92,10 @@ pub struct Topology {
     pub gtpu: Services,
     /// Which rate limits packets are under; mostly none.
     pub rate_rules: Arc<RateRules>,
-    /// What routes with segments do (SRv6); mostly none.
+    /// Routes with segments (SRv6); mostly none.
     pub segments: Segments,
-    /// Whether TCP connections through SAs are told what fits them (`path_mtu.clamp_mss`).
+    /// True if the MSS of TCP connections through SAs is clamped to the path
+    /// (`path_mtu.clamp_mss`).
     pub clamps_mss: bool,
     /// Prefixes to which nothing leaves in clear unless a policy lets it pass.
     pub guarded: Vec<Prefix>,
@@ -105,24 +106,24 @@ pub struct Topology {
     pub local: HashSet<IpAddr, ahash::RandomState>,
 }
 
-/// What is shared between the control thread, which writes, and workers, which read.
+/// State that the control thread writes, and workers read.
 ///
 /// Each part is replaced as a whole; a worker sees the old one or the new one.
 #[derive(Default)]
 pub struct Tables {
     /// Routes and interfaces.
     pub topology: ArcSwap<Topology>,
-    /// Neighbours.
+    /// Neighbours of all interfaces.
     pub neighbours: ArcSwap<Neighbours>,
     /// Path MTUs that routers reported.
     pub path_mtus: ArcSwap<PathMtus>,
     /// Connections that Linux tracks, where its NAT is learnt. Set before there are workers; it changes in place.
     pub nat: Option<Arc<Bindings>>,
-    /// What the SAs of pairs of IP-TFS mode tell each other: the workers' own.
+    /// Reports between the two SAs of each pair of IP-TFS mode. The workers' own.
     pub links: Links,
 }
 
-/// What fits the path of an outbound SA, in bytes.
+/// Longest packet on the path of an outbound SA, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SaMtu {
     /// The longest outer packet.
@@ -130,13 +131,13 @@ pub struct SaMtu {
     /// The longest packet that fits once it is sealed; in transport mode one without options or
     /// extension headers.
     pub inner: usize,
-    /// Whether a router reported it.
+    /// True if a router reported it.
     pub is_learnt: bool,
 }
 
 impl Tables {
-    /// What fits the path of an SA, as the tables are now; `None` if they lead to no interface, as those
-    /// of inbound SAs do.
+    /// Longest packet on the path of an SA, by the present tables. `None` if they lead to no
+    /// interface, as those of inbound SAs do.
     pub fn sa_mtu(&self, sa: &Sa) -> Option<SaMtu> {
         let (topology, params) = (self.topology.load(), sa.params());
         let route = topology.fib.lookup(params.dst, params.src, 0, LOOPBACK);
@@ -149,7 +150,7 @@ impl Tables {
 }
 
 impl Topology {
-    /// Whether UDP to this port of ours may be ESP in UDP.
+    /// True if UDP to this port of ours may be ESP in UDP.
     pub fn is_natt_port(&self, port: u16) -> bool {
         port == wire::natt::PORT
     }
@@ -182,7 +183,7 @@ impl Topology {
         })
     }
 
-    /// Whether an address is one of this host.
+    /// True if an address is one of this host.
     pub fn is_local_addr(&self, addr: IpAddr) -> bool {
         self.local.contains(&addr)
     }

@@ -15,13 +15,13 @@ use wire::Headers;
 /// Which packets of a rule have buckets in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Each {
-    /// All.
+    /// All packets share the buckets.
     #[default]
     All,
-    /// Those of a flow: addresses, protocol and ports.
+    /// Each flow has buckets of its own: addresses, protocol and ports.
     Flow,
-    /// Those of a tunnel: the ends, reqid and `if_id` of its SAs, one direction apart from the other. A rekeyed SA goes
-    /// on with its buckets.
+    /// Each tunnel has buckets of its own: the ends, reqid and `if_id` of its SAs, one direction
+    /// apart from the other. A rekeyed SA goes on with its buckets.
     Tunnel,
 }
 
@@ -33,11 +33,11 @@ pub enum Direction {
     Out,
     /// From peers: decrypted here.
     In,
-    /// Both.
+    /// Both directions, inbound and outbound.
     Both,
 }
 
-/// What packets a rule is about: those that are as all of it says.
+/// Conditions of a rule. A packet must meet all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Match {
     /// Which way they go.
@@ -48,24 +48,24 @@ pub struct Match {
     pub src: Option<Prefix>,
     /// Where they go, before any translation.
     pub dst: Option<Prefix>,
-    /// Their DSCP.
+    /// DSCP of the packet.
     pub dscp: Option<u8>,
-    /// Their mark.
+    /// Mark of the packet.
     pub mark: Option<u32>,
     /// The `if_id` of the SA that protects them, or has.
     pub if_id: Option<u32>,
-    /// That SA's reqid.
+    /// Reqid of its SA.
     pub reqid: Option<u32>,
     /// The other end of that SA.
     pub peer: Option<Prefix>,
 }
 
-/// A rule.
+/// A rate limit, and the packets that are under it.
 #[derive(Clone, Debug)]
 pub struct RateRule {
-    /// What it is about.
+    /// Conditions that packets must meet.
     pub matches: Match,
-    /// What has buckets of its own.
+    /// Sharing of the buckets.
     pub each: Each,
     /// The limiter, and those above it.
     pub limiter: Arc<Limiter>,
@@ -76,7 +76,7 @@ pub(crate) struct Limited<'a> {
     pub(crate) h: &'a Headers,
     pub(crate) ifindex: u32,
     pub(crate) mark: u32,
-    /// Decrypted here.
+    /// True if the packet was decrypted here.
     pub(crate) is_in: bool,
     /// The outermost SA that protects it, or has.
     pub(crate) sa: Option<&'a SaEntry<Sa>>,
@@ -103,7 +103,7 @@ impl Match {
     }
 }
 
-/// What a rule is found by: the first of these that it names.
+/// Key by which a rule is found: the first of these that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Found {
     IfId(u32),
@@ -134,12 +134,12 @@ pub struct RateRules {
     found: HashMap<Found, Vec<u32>, ahash::RandomState>,
     /// The lengths of prefixes that rules are found by: destinations', and sources'.
     lens: [Vec<u8>; 2],
-    /// Whether any rule is about a DSCP.
+    /// True if any rule names a DSCP.
     has_dscps: bool,
 }
 
 impl RateRules {
-    /// These rules.
+    /// Rules, of which a packet is under the first that it meets.
     pub fn new(rules: Vec<RateRule>) -> RateRules {
         let mut found: HashMap<_, Vec<u32>, _> = HashMap::default();
         let mut lens = [Vec::new(), Vec::new()];
@@ -157,17 +157,17 @@ impl RateRules {
         RateRules { rules, found, lens, has_dscps }
     }
 
-    /// Whether there are none.
+    /// True if there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The rules.
+    /// The rules in order.
     pub fn rules(&self) -> &[RateRule] {
         &self.rules
     }
 
-    /// Whether packets of one flow may be under different rules: those of different DSCPs.
+    /// True if packets of one flow may be under different rules: those of different DSCPs.
     pub(crate) fn has_dscps(&self) -> bool {
         self.has_dscps
     }
@@ -191,14 +191,14 @@ impl RateRules {
         firsts.min().and_then(rule)
     }
 
-    /// Whether a limiter with these buckets is still among the rules.
+    /// True if a limiter with these buckets is still among the rules.
     pub(crate) fn has(&self, level: &Level) -> bool {
         self.rules.iter().any(|rule| level.is_of(&rule.limiter))
     }
 }
 
 impl Each {
-    /// What tells a packet's buckets from others of the rule; 0 where all have the same.
+    /// Key of a packet's buckets among those of the rule; 0 where all packets share them.
     pub(crate) fn key(self, packet: &Limited<'_>) -> u64 {
         static HASHER: OnceLock<ahash::RandomState> = OnceLock::new();
         // Nobody outside can have flows share buckets.

@@ -40,7 +40,7 @@ impl Remark {
 mod tests {
     use super::*;
 
-    /// What becomes of a packet in a frame with these tags, their upper halves.
+    /// A packet after its frame with these tags, their upper halves, was classified.
     fn written(tags: &[u16], tag: usize, packet: &[u8]) -> Vec<u8> {
         let ether_type = if packet[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] };
         let tags = tags.iter().flat_map(|tci| [[0x81, 0], tci.to_be_bytes()].concat());

@@ -24,7 +24,7 @@ use crate::model::{
     FIRST_SEGMENTS, FIRST_SEGMENTS_SLOT, INSIDE, Ingress, MAX_SEGMENT_ROUTES, Made, Meta,
 };
 
-/// What a route does with packets.
+/// Effect of a segment route on packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Function {
     /// They get segments.
@@ -36,7 +36,7 @@ pub enum Function {
 /// A route with segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentRoute {
-    /// What it does with packets.
+    /// Effect on the packets.
     pub function: Function,
     /// The interface that Linux has for it.
     pub ifindex: u32,
@@ -60,7 +60,7 @@ impl FromIterator<Option<SegmentRoute>> for Segments {
 }
 
 impl Segments {
-    /// Whether there are none.
+    /// True if there are no segment routes.
     pub fn is_empty(&self) -> bool {
         self.routes.is_empty()
     }
@@ -77,12 +77,12 @@ impl Segments {
         Segments { trusts_sas, ..self }
     }
 
-    /// Whether an interface is inside the domain.
+    /// True if an interface is inside the domain.
     pub(crate) fn is_inside(&self, ifindex: u32) -> bool {
         self.domain.contains(&ifindex)
     }
 
-    /// Whether decrypted packets are inside the domain, whatever their SA.
+    /// True if decrypted packets are inside the domain, by any SA.
     pub(crate) fn trusts_sas(&self) -> bool {
         self.trusts_sas
     }
@@ -146,7 +146,7 @@ pub(crate) enum Onward {
     Via {
         /// The next hop.
         via: IpAddr,
-        /// The interface.
+        /// Index of the interface.
         ifindex: u32,
     },
 }

@@ -10,15 +10,16 @@ use policy::{Marks, SaConfig};
 /// A tunnel interface that is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
-    /// Its index.
+    /// Index of the interface.
     pub ifindex: u32,
     /// Where it stands in the worker; none of one that is Linux's own.
     pub slot: Option<u16>,
-    /// It was moved to another network namespace: what its SAs decrypt goes there, whatever the tables here say.
+    /// True once it was moved to another network namespace. Packets that its SAs decrypt go there,
+    /// past the tables here.
     pub is_elsewhere: bool,
 }
 
-/// What belongs to a tunnel interface.
+/// Identity of a tunnel interface's SAs and policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Binding {
     /// Policies and SAs with this `if_id` (`ip link add type xfrm`).
@@ -30,7 +31,7 @@ pub enum Binding {
 /// A tunnel interface of marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Vti {
-    /// This end, as an SA's outer address; none for any.
+    /// Local end, as an SA's outer address. `None`: any.
     pub local: Option<IpAddr>,
     /// The other end; none for any.
     pub remote: Option<IpAddr>,
@@ -41,7 +42,7 @@ pub struct Vti {
 }
 
 impl Binding {
-    /// What travels beside a packet that leaves by the interface.
+    /// Marks of a packet that leaves by the interface.
     pub const fn outbound(self, marks: Marks) -> Marks {
         match self {
             Binding::IfId(if_id) => Marks { if_id, ..marks },
@@ -50,7 +51,7 @@ impl Binding {
         }
     }
 
-    /// What policies are asked by about a packet that came in by the interface.
+    /// Marks by which policies judge a packet that came in by the interface.
     pub(crate) const fn inbound(self, marks: Marks) -> Marks {
         match self {
             Binding::IfId(if_id) => Marks { if_id, ..marks },
@@ -58,8 +59,8 @@ impl Binding {
         }
     }
 
-    /// Whether an SA may carry what leaves by the interface: of a VTI it ends where that does
-    /// (`vti_state_check`).
+    /// True if an SA may carry packets that leave by the interface. A VTI's SA has the ends of the
+    /// VTI (`vti_state_check`).
     pub(crate) fn takes(self, sa: &SaConfig) -> bool {
         match self {
             Binding::IfId(_) => true,
@@ -72,12 +73,13 @@ impl Binding {
 }
 
 impl Vti {
-    /// Whether its ends are these.
+    /// True if its ends are these.
     const fn is_between(&self, local: IpAddr, remote: IpAddr) -> bool {
         is_end(self.local, local) && is_end(self.remote, remote)
     }
 
-    /// Whether what an SA decrypts comes in by it: by the SA's ends, whatever else it says (`vti_rcv`).
+    /// True if packets that an SA decrypts come in by it. The SA's ends decide, nothing else of it
+    /// (`vti_rcv`).
     fn brings(&self, sa: &SaConfig) -> bool {
         let params = &sa.params;
         params.mode.is_tunnel()
@@ -111,7 +113,7 @@ impl FromIterator<(Binding, Tunnel)> for Tunnels {
 }
 
 impl Tunnels {
-    /// Whether there is none.
+    /// True if there is no tunnel interface.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -130,7 +132,8 @@ impl Tunnels {
         all.max_by_key(|(binding, _)| says(binding)).copied()
     }
 
-    /// Whether the interface with an `if_id` is Linux's own, which protects what is routed to it as well.
+    /// True if the interface with an `if_id` is Linux's own, which protects packets that are
+    /// routed to it as well.
     pub(crate) fn is_linux_own(&self, if_id: u32) -> bool {
         let is_it = |(binding, tunnel): &(Binding, Tunnel)| {
             *binding == Binding::IfId(if_id) && tunnel.slot.is_none()

@@ -40,7 +40,7 @@ pub type Priorities = [u8; DSCPS];
 /// One VLAN of one port.
 #[derive(Debug)]
 pub struct Vlan {
-    /// Its interface.
+    /// Index of the VLAN's interface.
     pub ifindex: u32,
     /// The port's interface.
     pub port: u32,
@@ -55,12 +55,12 @@ pub struct Vlan {
     pub priorities: ArrayVec<Priorities, MAX_TAGS>,
     /// The DSCP that what comes by it gets.
     pub remark: Option<Remark>,
-    /// What was received and sent.
+    /// Counters of its frames.
     pub counters: Arc<VlanCounters>,
 }
 
 impl Vlan {
-    /// Whether a frame to this station is this host's.
+    /// True if a frame to this station is this host's.
     pub(crate) fn is_mac(&self, mac: MacAddr) -> bool {
         self.macs.contains(&mac)
     }
@@ -108,7 +108,8 @@ pub(crate) fn untag(packet: &mut Packet, header: &EthernetHeader) {
     packet.span = Span { start: start + tags_len, len: len.saturating_sub(tags_len) };
 }
 
-/// Whether a packet in a buffer of its own is drop eligible is noted as of that which it was made of.
+/// Copies the note of drop eligibility to a packet in a buffer of its own, from the packet that it
+/// was made of.
 pub(crate) fn note_as_of(made: &mut Packet, of: &Packet) {
     if let Some(place) = made.buffer_mut().get_mut(DEI_AT) {
         *place = of.frame.bytes().get(DEI_AT).copied().unwrap_or(0);
@@ -134,9 +135,9 @@ fn dscp(packet: &[u8]) -> usize {
 #[derive(Debug, Default)]
 pub struct Vlans {
     inbound: HashMap<(u32, VlanTags), Arc<Vlan>, ahash::RandomState>,
-    /// By slot.
+    /// VLANs of outbound packets, by slot.
     outbound: Vec<Option<Arc<Vlan>>>,
-    /// What the ports' own packets get that have a tag of VLAN 0.
+    /// Priority changes for the ports' own packets that have a tag of VLAN 0.
     remarks: HashMap<u32, Remark, ahash::RandomState>,
 }
 
@@ -159,7 +160,7 @@ impl Vlans {
         self.remarks.insert(port, Remark { tag: 0, dscps });
     }
 
-    /// What priority-tagged packets of a port get.
+    /// Priority change for priority-tagged packets of a port.
     pub(crate) fn remark_of_port(&self, port: u32) -> Option<&Remark> {
         self.remarks.get(&port)
     }
@@ -201,10 +202,10 @@ struct Lane {
     sent_bytes: AtomicU64,
 }
 
-/// What a VLAN's counters say.
+/// Present values of a VLAN's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VlanStats {
-    /// Frames received.
+    /// Frames that were received.
     pub rx_packets: u64,
     /// Their bytes, with their tags.
     pub rx_bytes: u64,

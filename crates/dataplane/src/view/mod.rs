@@ -30,7 +30,7 @@ pub(crate) struct View {
     pub(crate) nat: Option<Arc<Bindings>>,
     pub(crate) reader: Reader<Sa>,
     pub(crate) now: Now,
-    /// Whose lane of the policies' counters is written.
+    /// Index of the lane of the policies' counters that is written.
     pub(crate) worker: WorkerIndex,
     /// The worker whose packets are worked on, which may have SAs of its own (RFC 9611): this one; none
     /// while they are another one's, handed over to the home of their SA.
@@ -76,23 +76,23 @@ impl View {
         changed
     }
 
-    /// Whether there are other routes and interfaces than the ones taken over.
+    /// True if there are other routes and interfaces than those taken over.
     pub(crate) fn is_behind_tables(&self) -> bool {
         !Arc::ptr_eq(&self.tables.topology.load(), &self.topology)
     }
 
-    /// What the SAs of pairs tell each other.
+    /// Reports between the SAs of each pair.
     pub(crate) fn links(&self) -> &Links {
         &self.tables.links
     }
 
-    /// Whether a packet is for this host.
+    /// True if a packet is for this host.
     pub(crate) fn is_local(&self, h: &Headers, ifindex: u32) -> bool {
         let route = self.topology.fib.lookup(h.dst, h.src, 0, ifindex);
         matches!(route, RouteResult::Local)
     }
 
-    /// Whether a packet to one host may come from where it says (RFC 1812 §5.3.7, RFC 4291 §2.5).
+    /// True if a packet to one host may have this source (RFC 1812 §5.3.7, RFC 4291 §2.5).
     ///
     /// Linux asks the same of what it receives, but the private interface has to take packets with
     /// addresses of this host.
@@ -144,7 +144,7 @@ impl View {
         Some(Origin::Tunnel { ifindex, marks })
     }
 
-    /// Whether the worker gives its packets to the device of an SA by itself.
+    /// True if the worker gives its packets to the device of an SA by itself.
     pub(crate) fn has_queue_of(&self, of: &PacketSa) -> bool {
         self.worker.get() == DEVICES_HOME || self.reach.has(of.device())
     }
@@ -155,7 +155,7 @@ impl View {
         PacketSa::of(sa.esp.session()).map(PacketSa::device)
     }
 
-    /// What a tunnel interface protects by; none of any other interface.
+    /// Binding of a tunnel interface. `None` for any other interface.
     pub(crate) fn binding(&self, ifindex: u32) -> Option<Binding> {
         self.topology.interfaces.get(&ifindex)?.binding
     }

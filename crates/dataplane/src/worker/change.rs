@@ -19,13 +19,13 @@ use crate::worker::Worker;
 
 /// A port that leaves a worker.
 pub struct TakenPort {
-    /// Its slot.
+    /// Slot of the port.
     pub slot: usize,
-    /// Its interface.
+    /// Index of the interface.
     pub ifindex: u32,
-    /// The port.
+    /// The port itself.
     pub port: Box<dyn Port>,
-    /// What it leads to.
+    /// Kind of the port.
     pub kind: PortKind,
 }
 

@@ -21,13 +21,13 @@ use crate::out::neighbour::NeighbourQueue;
 use crate::worker::idle::Polling;
 use crate::worker::turns::{Item, Side, SparePasses, spare_passes, work_on};
 
-/// What one helper has of its own.
+/// Parts of one helper, for its constructor.
 pub struct CryptoParts {
-    /// Its engine.
+    /// Crypto engine of the helper.
     pub engine: Box<dyn Engine>,
-    /// Its source of IVs.
+    /// Source of IVs of the helper.
     pub ivs: IvSource,
-    /// Its reader of the same databases as the worker's.
+    /// Reader of the same databases as the worker's.
     pub reader: Reader<Sa>,
 }
 
@@ -40,7 +40,7 @@ pub struct CryptoWorker {
     waker: Waker,
 }
 
-/// What a helper works on bursts with, and what it knows of the worker that it serves.
+/// A helper's side of the work on bursts.
 struct HelperSide {
     path: Path,
     number: u16,
@@ -48,7 +48,7 @@ struct HelperSide {
     epoch: u64,
     /// As of bursts, see [`Batch::catch_up`].
     catch_up: u64,
-    /// What has been told of what was done.
+    /// Counts that the worker was told already.
     told: Done,
 }
 

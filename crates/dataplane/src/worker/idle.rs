@@ -15,7 +15,7 @@
 
 use core::time::Duration;
 
-/// What a worker does when nothing comes.
+/// Behaviour of a worker without packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Polling {
     /// Looks while packets come fast, sleeps when they do not.
@@ -76,8 +76,8 @@ impl Idle {
         self.asked_ns = now_ns;
     }
 
-    /// Whether it is time to ask the ports if they still work: a sleeper hears of it by `poll`, one
-    /// that never sleeps does not.
+    /// True if it is time to ask the ports if they still work. A sleeper learns it by `poll`, a
+    /// worker that never sleeps does not.
     pub(super) fn should_ask(&mut self, now_ns: u64) -> bool {
         let is_due = now_ns.saturating_sub(self.asked_ns) >= SLEEP.as_nanos() as u64;
         if is_due {
@@ -94,7 +94,7 @@ const WAKE_NS: u64 = 10_000;
 /// as much again for the packet's latency.
 pub(super) const LONGEST_LOOK_NS: u64 = 2 * WAKE_NS;
 
-/// What looking begins with.
+/// First length of a look.
 const SHORTEST_LOOK_NS: u64 = WAKE_NS / 2;
 
 /// The longest sleep: held packets time out at this grain.
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a worker with rounds of one microsecond does while packets come at these gaps.
+    /// Work of a worker with rounds of one microsecond while packets come at these gaps.
     #[derive(Debug, Default, PartialEq, Eq)]
     struct Spent {
         looked_ns: u64,

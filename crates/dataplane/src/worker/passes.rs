@@ -38,16 +38,16 @@ use crate::features::seal::send_done_seals;
 use crate::model::{Action, Draft, Left, Meta, Metas, is_segments};
 use crate::resolve::{Decision, Verdict};
 
-/// What a thread works on a burst with.
+/// Memory of a thread for its work on a burst.
 #[derive(Default)]
 pub(crate) struct Passes {
     packets: Box<Burst>,
     metas: Metas,
-    /// Decrypted apart.
+    /// Packets that are decrypted apart from the burst.
     opens: Option<Box<Opens>>,
     /// Numbered in turn.
     seals: Option<Box<Seals>>,
-    /// What was not decrypted apart, and each packet's place in the burst.
+    /// Packets that are not decrypted apart, with each one's place in the burst.
     rest: ArrayVec<(Packet, u8), BURST_LEN>,
 }
 
@@ -103,7 +103,7 @@ impl Misses for Leaver {
     }
 }
 
-/// Whether what a draft says is the worker's to do; what gets segments (SRv6) goes on behind the burst.
+/// True if a draft is for the worker to carry out. Packets that get segments (SRv6) go on behind the burst.
 fn is_for_worker(draft: &Draft) -> bool {
     match &draft.action {
         Action::Forward(_) => draft.to.is_some_and(|to| is_segments(to.ifindex)),
@@ -177,8 +177,8 @@ impl Path {
         send_done_seals(view, &mut exec.crypt, &mut exec.out);
     }
 
-    /// Whether a packet is ESP that can be decrypted before the burst's turn, and whether it is
-    /// encapsulated in UDP.
+    /// Tells if a packet is encapsulated in UDP, where it is ESP that can be decrypted before the
+    /// burst's turn. `None` for others.
     #[inline(always)]
     fn esp_for_us(&mut self, packet: &Packet, meta: &Meta) -> Option<bool> {
         if !self.is_maybe_esp(meta) {
@@ -200,7 +200,7 @@ impl Path {
         }
     }
 
-    /// Whether a packet may be ESP that comes from outside.
+    /// True if a packet may be ESP that comes from outside.
     #[inline(always)]
     fn is_maybe_esp(&self, meta: &Meta) -> bool {
         let is_esp = match meta.summary.fields.protocol() {

@@ -17,13 +17,13 @@ pub(crate) struct Item {
     pub(crate) batch: Option<Box<Batch>>,
 }
 
-/// What a helper and the worker do differently with a burst.
+/// The difference of a helper and the worker in the work on a burst.
 pub(crate) trait Side {
-    /// What bursts are worked on with.
+    /// The mover of the bursts.
     fn path(&mut self) -> &mut Path;
     /// Before a burst is worked on; `is_only` if no other burst is at hand.
     fn begin(&mut self, batch: &mut Batch, is_only: bool);
-    /// After it.
+    /// Ends the work on a burst.
     fn end(&mut self, batch: &mut Batch);
     /// While the turn is with another thread; true if that did something.
     fn meanwhile(&mut self) -> bool;
@@ -118,7 +118,8 @@ pub(crate) fn work_on(
 }
 
 impl Path {
-    /// What becomes of packets is noted in this burst from now on, and it is as late as when it came.
+    /// Begins a pass: the ends of packets are noted in this burst from now on, and the time is
+    /// that at which it came.
     fn begin_pass(&mut self, batch: Option<Box<Batch>>) -> Now {
         let now = batch.as_ref().map_or(self.view.now, |batch| batch.now);
         self.newcomers = batch.as_ref().map_or(Newcomers::ALL, |batch| batch.source.newcomers);

@@ -1,4 +1,4 @@
-//! Limits that one worker has at a time: what passes is exact, whoever received it, and the home moves when it is idle.
+//! Limits that one worker has at a time: what passes is exact, by any worker that received it, and the home moves when it is idle.
 
 use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;

@@ -86,7 +86,7 @@ fn each_home_seals_with_its_own_sas() {
     }
 }
 
-/// Whoever is first gets all of a bundle; an SA that a worker has with another bundle brings the rest there.
+/// The first worker gets all of a bundle; an SA that a worker has with another bundle brings the rest there.
 #[test]
 fn a_bundle_has_one_home_where_it_can() {
     let layers = [ESP_TUNNEL, ESP_TRANSPORT, AH_TRANSPORT];

@@ -166,7 +166,7 @@ fn the_flag_comes_and_goes_under_traffic() {
     }
 }
 
-/// Without an SA an error is dropped, and whoever is asked for one by other packets is asked by those.
+/// Without an SA an error is dropped, and an owner that other packets ask for one is asked by those.
 #[test]
 fn nobody_waits_for_an_error() {
     let mut pair = pair(true, true);

@@ -1,4 +1,4 @@
-//! How long packets were here is measured, of one in so many, whoever works on them.
+//! How long packets were here is measured, of one in so many, by workers and helpers alike.
 
 use dataplane::EVERY;
 

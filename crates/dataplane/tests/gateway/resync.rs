@@ -130,7 +130,7 @@ fn seventeen_subspaces_are_too_many() {
     assert_eq!(pair.b.sa(Side::A, &spec).esp.replay().edge(), 40);
 }
 
-/// Forgeries, five thousand of them in two seconds: 20 packets are tried at most, and whoever sends with
+/// Forgeries, five thousand of them in two seconds: 20 packets are tried at most, and a peer that sends with
 /// the keys is heard all the time.
 #[test]
 fn a_flood_of_forgeries_costs_no_more_than_is_said() {

@@ -170,7 +170,7 @@ fn limits_do_not_multiply() {
         let held: u64 = a.all_counters().map(|c| c.totals().held).sum();
         // For one SA.
         assert!((200..=1024).contains(&held), "{workers} workers hold {held}");
-        // Errors: a burst of 50, whoever makes them.
+        // Errors: a burst of 50, of all workers together.
         let mut b = gateway(Side::B, workers, &Spec::default());
         for n in 0..400 {
             let late = Ip { ttl: 1, ..Ip::new(Side::B.lan(false, 10), Side::A.lan(false, 10)) };

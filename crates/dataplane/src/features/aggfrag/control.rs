@@ -22,7 +22,7 @@ use super::pace::Pace;
 use crate::tables::links::Link;
 use crate::view::View;
 
-/// What the rate of one outbound SA follows from.
+/// Inputs of one outbound SA's rate.
 pub(super) struct Control {
     link: Arc<Link>,
     /// Of what the receiver has told.
@@ -79,8 +79,9 @@ impl Control {
         }
     }
 
-    /// What the next payload says. An end that does not follow has no use for round trips, and says that it knows none:
-    /// so each loss is an event for the other end, and the rate of events is that of losses.
+    /// Header of the next payload. An end that does not follow has no use for round trips, and
+    /// reports none: so each loss is an event for the other end, and the rate of events is that of
+    /// losses.
     pub(super) fn header(&mut self, now_ns: u64) -> Congestion {
         let header = self.allowed.header(&self.report, now_ns / 1_000);
         match self.breaker {
@@ -159,7 +160,7 @@ impl Control {
         self.set_pace(pace, now_ns);
     }
 
-    /// What is told, to see whether it changes.
+    /// The values that are told, to see if they change.
     pub(super) fn told(&self) -> (u64, u64) {
         (self.version, self.per_s.to_bits())
     }

@@ -6,7 +6,7 @@ pub(super) struct Pace {
     /// In 2^-16 ns, so that no rate is off by more than 0.01 %.
     interval: u64,
     next_ns: u64,
-    /// What `next_ns` leaves out, in 2^-16 ns.
+    /// Fraction that `next_ns` leaves out, in 2^-16 ns.
     rest: u64,
 }
 
@@ -66,7 +66,7 @@ fn interval(bits_per_s: u64, packet_len: usize) -> u64 {
 
 const SHIFT: u32 = 16;
 
-/// A nanosecond.
+/// One nanosecond in these units.
 const SHORTEST: u64 = 1 << SHIFT;
 /// A packet every 64 seconds is the least (RFC 5348, section 4.3).
 const LONGEST: u64 = 64_000_000_000 << SHIFT;

@@ -24,7 +24,7 @@ pub(crate) struct Receivers {
     pub(crate) metas: Box<Metas>,
 }
 
-/// What takes the payloads of one SA.
+/// Receiver of the payloads of one SA.
 pub(super) struct Receiver {
     pub(super) sa: SaHandle,
     pub(super) window: Window<Payload>,

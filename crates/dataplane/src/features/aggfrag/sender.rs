@@ -19,7 +19,7 @@ use crate::resolve::payload_len::{LEAST_PIECE, header_len, payload_len};
 use crate::resolve::{adjacency, next_hop_of};
 use crate::view::View;
 
-/// What a packet has that may be marked by congestion (RFC 3168), in the traffic class.
+/// Codepoint of a packet that congestion may mark (RFC 3168), in the traffic class.
 const ECT_0: u8 = 0b10;
 
 /// Payloads of a constant rate that wait, at most, whatever the queue may have in bytes: each has a frame.
@@ -30,11 +30,11 @@ pub(super) const MOST_READY: usize = 512;
 pub(super) struct Senders {
     pub(super) all: Vec<Sender>,
     pub(super) places: Places,
-    /// Those that have a payload to send, or send at a constant rate: by place.
+    /// Senders that have a payload to send, or send at a constant rate, by place.
     pub(super) awake: Vec<usize>,
 }
 
-/// What fills the payloads of one SA.
+/// Filler of the payloads of one SA.
 pub(super) struct Sender {
     pub(super) sa: SaHandle,
     pub(super) rules: Iptfs,
@@ -44,7 +44,7 @@ pub(super) struct Sender {
     pub(super) filling: Option<Building>,
     /// Payloads that wait for their time.
     pub(super) ready: VecDeque<Building>,
-    /// What waits, in bytes of packets.
+    /// Packets that wait, in bytes.
     pub(super) waiting_bytes: usize,
     pub(super) pace: Option<Pace>,
     /// Of a rate that heeds losses.
@@ -61,7 +61,7 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// What a payload takes of packets, in bytes.
+    /// Room of a payload for packets, in bytes.
     #[inline]
     pub(super) fn capacity(&self) -> usize {
         self.payload_len - self.header_len
@@ -96,7 +96,7 @@ impl Building {
         Building { frame, filling, packets: 0, spread: 0, bytes: 0, since_ns, class }
     }
 
-    /// Its memory, from the payload's header on.
+    /// Memory of the payload, from its header on.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         let start = self.frame.headroom();
         self.frame.bytes_mut().get_mut(start..).unwrap_or_default()
@@ -155,8 +155,9 @@ impl Sender {
         control.show(sa);
     }
 
-    /// Whether a packet begins in another payload than that which is being filled. One that fits a payload is split only
-    /// where all are of one size: a piece that is lost is a packet that is lost.
+    /// True if a packet begins in another payload than the one being filled. A packet that fits a
+    /// payload is split only where all are of one size: a piece that is lost is a packet that is
+    /// lost.
     pub(super) fn begins_anew(&self, len: usize, capacity: usize) -> bool {
         let Some(building) = &self.filling else { return false };
         let room = building.filling.room();

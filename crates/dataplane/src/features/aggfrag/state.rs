@@ -20,7 +20,7 @@ pub(crate) struct Aggfrag {
     pub(super) ready: usize,
     /// Payloads in the order of arrival.
     pub(crate) arrived: VecDeque<Payload>,
-    /// Whether some are among what has just been accepted.
+    /// True if payloads are among the packets just accepted.
     pub(crate) has_new: bool,
 }
 
@@ -34,7 +34,7 @@ impl Aggfrag {
         self.has_new = true;
     }
 
-    /// Whether a payload waits to be taken apart.
+    /// True if a payload waits to be taken apart.
     #[inline(always)]
     pub(crate) fn has_arrived(&self) -> bool {
         !self.arrived.is_empty()
@@ -45,7 +45,7 @@ impl Aggfrag {
         self.senders.is_some()
     }
 
-    /// Whether there is anything.
+    /// True if any SA is of IP-TFS mode.
     #[inline(always)]
     pub(crate) fn is_used(&self) -> bool {
         self.senders.is_some() || self.receivers.is_some()
@@ -58,13 +58,14 @@ impl Aggfrag {
         senders.into_iter().chain(receivers).min()
     }
 
-    /// Whether a round has left something that is due: packets came behind the place where it looks for that.
+    /// True if a round has left something that is due: packets came behind the place where it
+    /// looks for that.
     #[inline(always)]
     pub(crate) fn is_due(&self, now_ns: u64) -> bool {
         self.is_used() && self.due_ns().is_some_and(|due_ns| due_ns <= now_ns)
     }
 
-    /// Whether something that is missing was waited for long enough.
+    /// True if a missing payload was waited for long enough.
     pub(crate) fn is_overdue(&self, now_ns: u64) -> bool {
         let due_ns = self.receivers.as_ref().and_then(|receivers| receivers.due_ns());
         due_ns.is_some_and(|due_ns| due_ns <= now_ns)

@@ -16,9 +16,9 @@ use crate::view::View;
 pub(super) struct Watch {
     arrivals: Arrivals,
     link: Arc<Link>,
-    /// Its number among the link's receivers.
+    /// Number among the link's receivers.
     number: u64,
-    /// Whether marks of congestion count.
+    /// True if congestion marks count.
     has_ecn: bool,
 }
 

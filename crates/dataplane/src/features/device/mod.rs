@@ -209,7 +209,7 @@ fn device_sa(view: &View, packet: &[u8]) -> Option<SaHandle> {
     view.inbound_sa(&wire::Summary::from(&h).flow, spi, wire::protocol::ESP)
 }
 
-/// Whether a packet is ESP of an SA that a device has.
+/// True if a packet is ESP of an SA that a device has.
 pub(crate) fn is_for_device(view: &View, packet: &[u8]) -> bool {
     let sa = device_sa(view, packet).and_then(|sa| view.reader.sa(sa));
     sa.is_some_and(|sa| sa.home().at() == dispatch::Home::DEVICE)

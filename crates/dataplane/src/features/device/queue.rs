@@ -58,7 +58,7 @@ pub(crate) struct DeviceQueue {
     by_reqid: HashMap<u32, SaHandle>,
     /// The last of all.
     last: Option<(offload::SaHandle, SaHandle)>,
-    /// Whether it was another worker's, which has gone: nothing more comes into it.
+    /// True if it was another worker's, which has gone: nothing more comes into it.
     is_adopted: bool,
 }
 

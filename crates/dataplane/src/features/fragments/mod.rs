@@ -64,7 +64,7 @@ impl Fragments {
         self.waiting.next_done()
     }
 
-    /// Its next fragment, in the order of arrival.
+    /// The packet's next fragment, in the order of arrival.
     pub(crate) fn pop_piece(&mut self, done: &mut Done<FirstPorts>) -> Option<Handed> {
         self.waiting.pop_piece(done).map(|(_, handed)| handed)
     }
@@ -77,7 +77,7 @@ impl Fragments {
         }
     }
 
-    /// Whether something is done with.
+    /// True if a packet is done with waiting.
     #[inline]
     pub(crate) fn has_done(&self) -> bool {
         self.waiting.has_done()
@@ -153,7 +153,7 @@ pub(crate) fn gather(
     fragments.drop_gone(out);
 }
 
-/// What is to become of a packet with this first fragment.
+/// Treatment of a packet with this first fragment.
 fn judge(first: &Packet, number: u8, why: Gather) -> Treatment<FirstPorts> {
     let h = wire::parse_ip(first.data());
     let ports = h.map_or((0, 0), |h| (h.src_port, h.dst_port));
@@ -173,15 +173,15 @@ fn judge(first: &Packet, number: u8, why: Gather) -> Treatment<FirstPorts> {
     }
 }
 
-/// What fragments must have in common beside their headers: what they wait for, and the way that they
-/// came. Those that came by different SAs are not of one packet.
+/// Context that fragments must share beside their headers: the reason that they wait, and their
+/// ingress. Fragments that came by different SAs are not of one packet.
 fn scope(handed: &Handed, why: Gather) -> u64 {
     let way = match handed {
         Handed::Arrived(Arrived { ingress, .. }) => (ingress.ifindex == 0, ingress.via()),
         _ => (true, None),
     };
     let is_again = !matches!(handed, Handed::Arrived(_));
-    // No secret: whoever forges fragments forges them for one way.
+    // No secret: an attacker who forges fragments forges them for one ingress.
     const SEEDS: ahash::RandomState = ahash::RandomState::with_seeds(1, 2, 3, 4);
     SEEDS.hash_one((why, way, is_again))
 }

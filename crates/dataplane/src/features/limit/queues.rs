@@ -40,11 +40,11 @@ struct LimitQueue {
 
 /// A packet that waits no longer.
 pub(crate) enum Next {
-    /// It has tokens of the limiter with this number.
+    /// The packet has tokens of the limiter with this number.
     Paid(Handed, (usize, Passed)),
-    /// Its limit is gone: it goes on by those that there are.
+    /// The packet's limit is gone: it goes on by the limits that there are.
     Free(Handed),
-    /// It is dropped.
+    /// The packet is dropped.
     Drop(Handed, DropReason),
 }
 
@@ -66,7 +66,7 @@ impl LimitQueues {
         LimitQueues { store, all: Vec::new(), places, due }
     }
 
-    /// Whether packets wait there already: those behind them do too.
+    /// True if packets wait there already: those behind them wait too.
     pub(crate) fn has_waiting(&self, path: &Path) -> bool {
         let at = path.leaf().and_then(|leaf| self.places.get(&leaf.id()));
         at.and_then(|at| self.all.get(*at as usize)).is_some_and(|one| !one.queue.is_empty())
@@ -98,7 +98,7 @@ impl LimitQueues {
         Some(waiting.item)
     }
 
-    /// Whether a packet finds room; one that does not is counted.
+    /// True if a packet finds room. One that does not is counted.
     pub(crate) fn has_room(&self, at: u32, class: Class, len: u32) -> bool {
         let Some(one) = self.all.get(at as usize) else { return false };
         let has_room = self.store.has_room(&one.queue, one.bounds(), len);

@@ -14,7 +14,7 @@ use crate::features::limit::queues::{LimitQueues, Next};
 use crate::model::{Action, Judging, RateLimit, RateSlot};
 use crate::tables::rate_rules::RateRules;
 
-/// An entry.
+/// An entry of the table.
 struct Kept {
     serial: u32,
     beneath: Action,
@@ -39,13 +39,13 @@ pub(crate) struct Rates {
 struct State {
     /// Of limiters of which each flow, or each tunnel, has buckets of its own.
     meters: Vec<(Level, Meters)>,
-    /// What waits for tokens, since something has.
+    /// Packets that wait for tokens; made for the first one.
     queues: Option<Box<LimitQueues>>,
     /// The packet at hand has waited, and has been counted before.
     has_waited: bool,
-    /// It has tokens of the limiter with this number.
+    /// Tokens of the packet at hand, of the limiter with this number.
     paid: Option<(usize, Passed)>,
-    /// It got them of the limiter's home.
+    /// Tokens of the packet at hand, from the limiter's home.
     judging: Option<Judging>,
     /// The homes that are this worker for this round, each once.
     holds: Vec<Hold>,
@@ -53,11 +53,11 @@ struct State {
 
 /// Why a packet does not pass here and now.
 pub(crate) enum Stop {
-    /// It never does.
+    /// The packet never passes.
     Refused,
     /// There are no tokens for it yet; at this time there are, if nobody else takes them.
     Until(u64),
-    /// This worker is the home of its limiters.
+    /// This worker is the home of its limiters: the packet has to go there.
     Elsewhere(usize, Visit),
 }
 
@@ -123,7 +123,7 @@ impl Rates {
         self.state.pass((&limit.path, limit.key), h, now_ns)
     }
 
-    /// What is done to a packet that passes by a plan; none if the plan is not for one of its DSCP.
+    /// Action for a packet that passes by a plan. `None` if the plan is not for the packet's DSCP.
     pub(crate) fn beneath(&self, slot: RateSlot, h: Fields) -> Option<&Action> {
         let kept = self.kept(slot)?;
         let is_meant = kept.dscp.is_none_or(|dscp| h.traffic_class() >> 2 == dscp);
@@ -169,7 +169,7 @@ impl Rates {
         self.state.queues = None;
     }
 
-    /// Whether something has waited for tokens.
+    /// True once a packet has waited for tokens.
     #[inline(always)]
     pub(crate) fn has_queues(&self) -> bool {
         self.state.queues.is_some()
@@ -180,7 +180,7 @@ impl Rates {
         self.state.queues.as_ref().and_then(|queues| queues.due_ns())
     }
 
-    /// Whether something may have tokens.
+    /// True if a packet that waits may have tokens.
     #[inline(always)]
     pub(crate) fn is_due(&self, now_ns: u64) -> bool {
         self.has_queues() && self.due_ns().is_some_and(|due_ns| due_ns <= now_ns)
@@ -196,7 +196,7 @@ impl Rates {
         Some(next)
     }
 
-    /// It has gone on.
+    /// Ends the wait of the packet at hand.
     pub(crate) fn end_wait(&mut self) {
         (self.state.has_waited, self.state.paid) = (false, None);
         // What comes after it passes behind it, wherever that is.
@@ -210,7 +210,7 @@ impl Rates {
         self.state.judging = Some(judging);
     }
 
-    /// What was said about the packet at hand, which another worker gets before it has passed.
+    /// Takes the token grant of the current packet, to hand it on with the packet.
     pub(crate) fn take_judged(&mut self) -> Option<Judging> {
         self.state.judging.take_if(|_| self.state.paid.is_some())
     }
@@ -223,7 +223,7 @@ impl Rates {
         }
     }
 
-    /// Whether the packet at hand has waited, and was counted before that.
+    /// True if the packet at hand has waited, and was counted before that.
     #[inline(always)]
     pub(crate) fn has_waited(&self) -> bool {
         self.state.has_waited

@@ -78,7 +78,7 @@ fn accept_any(
     Ok(())
 }
 
-/// Whether a UDP-encapsulated packet came from where the SA has its peer.
+/// True if a UDP-encapsulated packet came from the address and port where the SA has its peer.
 fn is_mapping_of(params: &esp::SaParams, src: IpAddr, src_port: u16) -> bool {
     params.src == src && params.encap.is_some_and(|e| e.src_port == src_port)
 }

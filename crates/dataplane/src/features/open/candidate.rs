@@ -14,15 +14,15 @@ use crate::view::View;
 
 /// Why a packet is not opened here.
 pub(crate) enum Refused {
-    /// It is dropped.
+    /// The packet is dropped.
     Drop(DropReason),
-    /// It is dropped, and the SA counts it.
+    /// The packet is dropped, and the SA counts it.
     By(SaHandle, DropReason),
-    /// Its SA has another worker, or a device, for a home.
+    /// The SA has another worker, or a device, for a home.
     Home(usize),
-    /// It is a fragment.
+    /// The packet is a fragment.
     Fragment,
-    /// This helper cannot: it is left to the worker.
+    /// This helper cannot open it: the packet is left to the worker.
     Left,
     /// It is of a key exchange.
     Ike,

@@ -26,7 +26,7 @@ use crate::model::{FlowHint, Meta, Outers};
 use crate::out::Out;
 use crate::view::View;
 
-/// What was inside another SA's packet and is an SA's again came through all of these SAs; none of what did not.
+/// The SAs that a packet has come through, if it was inside another SA's packet and is an SA's again. `None` for others.
 ///
 /// # Errors
 /// There are too many of them.

@@ -20,7 +20,7 @@ impl Made {
     }
 }
 
-/// An entry.
+/// An entry of the table.
 struct Kept {
     epoch: u32,
     /// The state of the databases that the plan is known to be good in.
@@ -76,7 +76,7 @@ impl Headends {
         }
     }
 
-    /// Whether there is a plan that holds; `holds` asks the databases.
+    /// True if there is a plan that holds. `holds` asks the databases.
     #[inline]
     pub(crate) fn has(&mut self, made: Made, holds: impl Fn(Stamp) -> bool) -> bool {
         let Some(Some(kept)) = self.places.get_mut(made.place()) else { return false };
@@ -91,7 +91,8 @@ impl Headends {
     }
 }
 
-/// Whether a plan holds in a new state of the databases too; then it is noted.
+/// Compares a plan with a new state of the databases. If it holds there too, the entry's
+/// generation is renewed.
 #[cold]
 #[inline(never)]
 fn renew(kept: &mut Kept, generation: u32, holds: impl Fn(Stamp) -> bool) -> bool {

@@ -9,7 +9,7 @@ use crate::features::hands::Hands;
 use crate::features::rare::{Asked, Held, Next, Rare};
 use crate::model::{Fate, Meta, StepTo, SteppedScratch};
 
-/// What steps take.
+/// State of the steps of one thread.
 #[derive(Default)]
 pub(crate) struct Steps {
     /// A burst of helpers is at hand: what leaves a step goes on behind the burst, and that is the worker's.
@@ -21,7 +21,7 @@ pub(crate) struct Steps {
 impl Rare for StepTo {
     type Kept = Steps;
 
-    /// What leaves a step goes on behind the burst.
+    /// Packets out of a step go on behind the burst.
     const IS_FOR_WORKER: bool = true;
 
     fn holds<'k>(&'k self, steps: &'k Steps, asked: &Asked<'_>) -> Held<'k> {

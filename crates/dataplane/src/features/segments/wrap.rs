@@ -13,7 +13,7 @@ use crate::model::{Action, FIRST_SEGMENTS, FIRST_SEGMENTS_SLOT, Fate, Ingress, M
 impl Rare for Wrap {
     type Kept = Headends;
 
-    /// What has got segments goes on behind the burst.
+    /// Packets that have got segments go on behind the burst.
     const IS_FOR_WORKER: bool = true;
 
     fn holds<'k>(&'k self, _headends: &'k Headends, asked: &Asked<'_>) -> Held<'k> {

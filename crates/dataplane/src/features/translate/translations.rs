@@ -6,14 +6,14 @@
 use crate::model::{Action, Translation, TranslationSlot};
 use conntrack::{Found, Rewrite};
 
-/// An entry.
+/// An entry of the table.
 pub(crate) struct Kept {
     serial: u32,
-    /// What is done to the packet then: it is forwarded or sealed.
+    /// Action after the translation: the packet is forwarded or sealed.
     pub(crate) beneath: Action,
-    /// The connection.
+    /// The connection in Linux's table.
     pub(crate) found: Found,
-    /// What its packets become; none if they stay as they are.
+    /// Translation of its packets. `None`: they stay as they are.
     pub(crate) rewrite: Option<Rewrite>,
 }
 
@@ -43,7 +43,7 @@ impl Translations {
         Some(TranslationSlot { place: place as u32, serial })
     }
 
-    /// What is done to the packets of a plan that leads here.
+    /// The translation of a plan that refers to this slot.
     pub(crate) fn get(&self, slot: TranslationSlot) -> Option<&Kept> {
         let kept = self.places.get(slot.place as usize)?.as_ref()?;
         (kept.serial == slot.serial).then_some(kept)
