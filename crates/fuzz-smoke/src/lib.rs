@@ -41,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_reassembly", run: forward::fuzz::reassemble },
     Target { name: "fuzz_segment", run: io::tun::segment::fuzz },
     Target { name: "fuzz_srv6", run: srv6::fuzz::exercise },
+    Target { name: "fuzz_vici", run: vici::fuzz::exercise },
     Target { name: "fuzz_wire", run: wire::fuzz::exercise },
     Target { name: "fuzz_xfrm", run: xfrm },
 ];

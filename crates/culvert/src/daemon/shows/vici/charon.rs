@@ -6,9 +6,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockAddr, Socket, Type};
-
-use super::lists::{self, Child};
-use super::message::{MAX_PACKET_LEN, Malformed, Packet, command, registration};
+use vici::lists::{self, Child};
+use vici::message::{MAX_PACKET_LEN, Malformed, Packet, command, registration};
 
 /// The most children that are told: each is a series of `culvert metrics`.
 pub const MOST_CHILDREN: usize = 4096;

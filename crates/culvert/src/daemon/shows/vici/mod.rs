@@ -4,8 +4,6 @@
 //! what it hears: neither the control thread nor a packet waits for charon.
 
 mod charon;
-mod lists;
-mod message;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,8 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use vici::lists::Child;
 
-use self::lists::Child;
 use crate::config::ViciConfig;
 use crate::daemon::clock::wall_ms;
 use crate::daemon::confinement::Confinement;

@@ -1,6 +1,6 @@
 //! What charon's lists say of children: which are configured, and which have SAs.
 
-use super::message::{Element, Malformed, walk};
+use crate::message::{Element, Malformed, walk};
 
 /// A child by the names of its connection and itself.
 pub type Child = (String, String);
@@ -60,8 +60,8 @@ fn name(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::message::tests::{Node, encode};
     use super::*;
+    use crate::message::tests::{Node, encode};
 
     fn section(name: &str, nodes: Vec<Node>) -> Node {
         Node::Section(name.into(), nodes)

@@ -35,6 +35,8 @@ pub enum Packet<'p> {
 }
 
 impl<'p> Packet<'p> {
+    /// Reads a packet without its length.
+    ///
     /// # Errors
     /// What is wrong with it.
     pub fn parse(bytes: &'p [u8]) -> Result<Packet<'p>, Malformed> {
@@ -153,7 +155,7 @@ impl<'m> Rest<'m> {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
