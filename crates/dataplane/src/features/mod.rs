@@ -46,7 +46,7 @@ use crate::crypt::open_batch::OpenWork;
 use crate::features::hands::Hands;
 use crate::features::open::{Candidate, Refused};
 use crate::features::rare::{Asked, Held, Next, Rare};
-use crate::model::{Action, Fate, FirstPorts, Handed, Meta, NextHop};
+use crate::model::{Action, Fate, FirstPorts, Handed, Meta, NextHop, SealAll};
 use crate::out::Out;
 use crate::view::View;
 
@@ -261,6 +261,11 @@ impl Executor {
         let mut meta = meta.clone();
         meta.summary.fields = fields;
         self.apply(view, &next.action, (sa, None), next.packet, &meta);
+    }
+
+    /// Has several SAs protect a packet, as was decided about it alone.
+    pub(crate) fn seal_all(&mut self, view: &View, seal: &SealAll, packet: Packet, h: Fields) {
+        bundle::seal_all(&mut self.hands(view).1, seal, packet, h);
     }
 
     /// Bare ESP for this host.

@@ -28,7 +28,6 @@ use crate::burst::{Misses, Path};
 use crate::classify::meta_of;
 use crate::crypt::check_volume;
 use crate::features::Executor;
-use crate::features::bundle::seal_all;
 use crate::features::fragments::gather;
 use crate::features::translate::translate;
 use crate::host_limits::HostLimits;
@@ -340,7 +339,7 @@ impl Path {
     fn seal_all(&mut self, mut seal: SealAll, mut packet: Packet, h: &Headers) {
         let Path { view, exec, .. } = self;
         let Some(mtu) = seal.cut else {
-            return seal_all(&mut exec.hands(view).1, &seal, packet, h.into());
+            return exec.seal_all(view, &seal, packet, h.into());
         };
         if let Some(taps) = &mut exec.out.taps {
             taps.cut(&packet);
@@ -351,7 +350,7 @@ impl Path {
         }
         let ident = exec.crypt.ivs.random() as u32;
         fragment(exec, packet, h, (mtu, ident), |exec, piece, h| {
-            seal_all(&mut exec.hands(view).1, &seal, piece, h.into());
+            exec.seal_all(view, &seal, piece, h.into());
         });
     }
 
