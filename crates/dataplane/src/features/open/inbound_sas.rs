@@ -8,7 +8,7 @@ use wire::{FlowKey, protocol};
 
 use crate::view::View;
 
-/// Answers of [`Reader::inbound_sa`] for ESP, good in one view.
+/// Answers of [`policy::Reader::inbound_sa`] for ESP, good in one view.
 pub(crate) struct InboundSas {
     places: [Place; PLACES],
     /// The view that is current: it counts up.

@@ -16,7 +16,7 @@ use crate::view::View;
 ///
 /// 1. Fragments have to be put together first (RFC 3173 §2.3).
 /// 2. (destination, CPI) finds the SA, which must be usable, and this its home.
-/// 3. Decompression, into no more than an IP packet, and no more than is left for this burst ([`Inflation`]).
+/// 3. Decompression, into no more than an IP packet, and no more than is left for this burst ([`crate::crypt::Inflation`]).
 /// 4. Into the packet's frame, or into a large one where that is too small.
 pub(crate) fn decompress(
     view: &View,
