@@ -132,13 +132,13 @@ rare_kinds! {
     Limit: rates,
 }
 
-/// Whether a plan holds for a packet.
+/// Result of a plan's comparison with a packet.
 pub(crate) enum Holds<'r> {
     /// The packet has to be resolved.
     No,
-    /// It does.
+    /// The plan holds.
     Yes,
-    /// It does, and this is the SA that protects the packet.
+    /// The plan holds, and this is the SA that protects the packet.
     By(&'r SaEntry<Sa>),
 }
 
@@ -246,7 +246,7 @@ impl Executor {
         }
     }
 
-    /// What few packets have done to them.
+    /// Carries out an action that few packets have.
     #[inline(never)]
     fn apply_rare(&mut self, view: &View, action: &Action, packet: Packet, meta: &Meta) {
         let (rooms, mut hands) = self.hands(view);
