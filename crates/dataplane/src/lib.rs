@@ -39,8 +39,9 @@
 //! 5. `Out` sends it, hands it to Linux, holds it, or ends it with a reason. Each packet ends in exactly
 //!    one [`outcome::Outcome`], and between two rounds the counters balance.
 //!
-//! ICMP errors are resolved when the burst is done, what fragments have waited for goes on then too, and held
-//! packets when their SA or neighbour is there: each as a packet of its own, so no stage calls itself.
+//! ICMP errors are resolved when the burst is done, and so are packets whose fragments have all come. Held packets go on
+//! when their SA or neighbour is there. Each does so as a packet of its own. A packet out of IPComp or IP in IP goes on at
+//! once, as an inner one.
 //!
 //! # Threads
 //!
@@ -58,7 +59,8 @@
 //! Everything else of a burst (headers, look-ups, cipher) touches the packets and what the thread has for
 //! itself.
 //!
-//! Nothing is locked, and nothing is allocated or logged for a packet of a known flow.
+//! No packet of a known flow waits for a lock, and nothing is allocated or logged for it. The two SAs of a pair of IP-TFS
+//! try the lock of their reports, and report later where it is taken.
 //!
 //! For another set of workers the control thread pauses all of them ([`Command::Pause`]) and calls
 //! [`Worker::settle`], [`Worker::take_ports`], [`Worker::adopt`] and [`Worker::set_team`] while none runs.

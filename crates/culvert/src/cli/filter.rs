@@ -63,11 +63,11 @@ pub struct FilterArgs {
 /// Where packets are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Tap {
-    /// What SAs protect, encrypted.
+    /// Packets that SAs protect, encrypted.
     Wire,
     /// Packets in clear.
     Plain,
-    /// What is no IP packet for this host.
+    /// Frames that are no IP packet for this host.
     Frame,
 }
 

@@ -50,7 +50,7 @@ use crate::model::{Action, Fate, FirstPorts, Handed, Meta, NextHop, SealAll};
 use crate::out::Out;
 use crate::view::View;
 
-/// What the features of one thread keep, each for itself.
+/// State of the features of one thread, each for itself.
 #[derive(Default)]
 pub(crate) struct Rooms {
     pub(crate) sas: open::InboundSas,
@@ -59,7 +59,7 @@ pub(crate) struct Rooms {
     pub(crate) rates: limit::Rates,
     pub(crate) headends: segments::headends::Headends,
     pub(crate) steps: segments::Steps,
-    /// What is packed and unpacked for SAs of IP-TFS mode.
+    /// Packing and unpacking for SAs of IP-TFS mode.
     pub(crate) aggfrag: aggfrag::Aggfrag,
     /// Queues of packet offload devices, where there are any.
     pub(crate) devices: Option<Box<device::Devices>>,
@@ -100,7 +100,7 @@ macro_rules! rare_kinds {
             }
         }
 
-        /// What becomes of packets of a rare kind, which are cut before; none for the common kinds.
+        /// Fate of packets of a rare kind, which may be fragmented before. `None` for the common kinds.
         pub(crate) fn explain_rare(action: &Action, cut: Option<usize>) -> Option<Fate> {
             match action {
                 $(Action::$kind(kind) => Some(kind.explains(cut)),)*
@@ -108,7 +108,7 @@ macro_rules! rare_kinds {
             }
         }
 
-        /// Whether helpers leave packets of a rare kind to their worker.
+        /// True if helpers leave packets of a rare kind to their worker.
         pub(crate) fn is_left_to_worker(action: &Action) -> bool {
             fn is_for_worker<R: Rare>(_: &R) -> bool {
                 R::IS_FOR_WORKER
@@ -143,7 +143,7 @@ pub(crate) enum Holds<'r> {
 }
 
 impl Rooms {
-    /// Whether a plan's action holds for a packet: the SA is there and below its limits, the packet is short enough, and
+    /// Compares a plan's action with a packet: the SA is there and below its limits, the packet is short enough, and
     /// its TTL does not end here.
     #[inline(always)]
     pub(crate) fn judge<'r>(
@@ -190,7 +190,7 @@ impl Rooms {
     }
 }
 
-/// What carries decisions out: the crypto stage, the exit, and the features.
+/// The part of the path that carries decisions out: the crypto stage, the exit, and the features.
 pub(crate) struct Executor {
     pub(crate) crypt: Crypt,
     pub(crate) out: Out,
@@ -380,7 +380,7 @@ impl Executor {
         seal::seal_gathered(view, &mut self.crypt, &mut self.out);
     }
 
-    /// Whether packets go on when the burst is done: fragments, payloads of IP-TFS, or between two steps of SRv6.
+    /// True if packets go on when the burst is done: fragments, payloads of IP-TFS, or between two steps of SRv6.
     #[inline]
     pub(crate) fn has_gathered(&self) -> bool {
         let Rooms { fragments, aggfrag, .. } = &self.rooms;
