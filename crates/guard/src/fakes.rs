@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use policy::Selector;
-use xfrm::codec::{Field as _, Header, MarkAttribute, MessageWriter, attr, kind};
+use xfrm::codec::Field as _;
 
 use crate::barrier::{Barrier, Effect};
 use crate::kernel::{Found, Listing, Policies, Tag, attributes, policy_info};
@@ -522,6 +522,8 @@ fn legal(words: &[&str]) -> Result<Vec<String>, String> {
 /// What a listing of the real kernel would say of a mark that it has cut.
 #[test]
 fn a_found_policy_of_ours_is_told_from_others() {
+    use xfrm::codec::{Header, MarkAttribute, MessageWriter, attr, kind};
+
     let prefix = policy::Prefix { addr: [10, 2, 0, 0].into(), len: 16 };
     let [barrier, other, _] = Barrier::of_prefix(prefix);
     let (ours, theirs) = (Tag::of("default"), Tag::of("another"));

@@ -88,12 +88,15 @@ mod bisect;
 mod cases;
 mod classes;
 mod defaults;
-#[cfg(test)]
+#[cfg(any(test, feature = "memory"))]
+#[cfg_attr(not(test), expect(dead_code, reason = "tests of the guard itself use all of it"))]
 mod fakes;
 #[cfg(test)]
 mod fuzz;
 mod kernel;
 mod list;
+#[cfg(feature = "memory")]
+pub mod memory;
 mod netfilter;
 mod nft;
 #[cfg(test)]

@@ -101,6 +101,7 @@ impl Daemon {
         let segments = self.linux.reflection.segments_seen().functions();
         let topology = Topology { clamps_mss, guarded, rate_rules, segments, ..topology };
         self.crew.tables.topology.store(Arc::new(topology));
+        self.crew.published += 1;
         are_vlans_new
     }
 

@@ -326,7 +326,7 @@ fn limits(spread: u32) -> LifetimeConfig {
     }
 }
 
-fn new_sa(number: u32) -> Message {
+pub(super) fn new_sa(number: u32) -> Message {
     let (src, dst, spi) = ends(number);
     let mut w = request(kind::NEWSA);
     w.fixed(&SaInfo {
@@ -348,7 +348,7 @@ fn new_sa(number: u32) -> Message {
     w.finish()
 }
 
-fn delete_sa(number: u32) -> Message {
+pub(super) fn delete_sa(number: u32) -> Message {
     let (_, dst, spi) = ends(number);
     let mut w = request(kind::DELSA);
     let dst = Address::from(dst);
@@ -356,25 +356,45 @@ fn delete_sa(number: u32) -> Message {
     w.finish()
 }
 
-/// Policies of a tunnel: out, in, forward; a network of 256 addresses behind each peer.
-fn new_policy(number: u32) -> Message {
-    let (tunnel, dir) = (number / 3, [1, 0, 2][(number % 3) as usize]);
-    let far = IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + (tunnel << 8)));
+/// The kernel's number of a policy's direction: out, in, forward in turn.
+fn direction(number: u32) -> u8 {
+    [1, 0, 2][(number % 3) as usize]
+}
+
+/// A policy's selector.
+fn selector(number: u32) -> SelectorInfo {
+    let far = IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + ((number / 3) << 8)));
     let near = IpAddr::V4(Ipv4Addr::new(172, 16, 0, 0));
-    let (outbound, other) = (dir == 1, peer(tunnel));
+    let outbound = direction(number) == 1;
     let (src, dst) = if outbound { (near, far) } else { (far, near) };
-    let (outer_src, outer_dst) = if outbound { (LOCAL, other) } else { (other, LOCAL) };
     let (src_prefix_len, dst_prefix_len) = if outbound { (12, 24) } else { (24, 12) };
+    SelectorInfo {
+        src: src.into(),
+        dst: dst.into(),
+        src_prefix_len,
+        dst_prefix_len,
+        family: AF_INET,
+        ..SelectorInfo::default()
+    }
+}
+
+/// Deletes a policy.
+#[cfg(test)]
+pub(super) fn delete_policy(number: u32) -> Message {
+    let mut w = request(kind::DELPOLICY);
+    let (selector, dir) = (selector(number), direction(number));
+    w.fixed(&xfrm::codec::PolicyId { selector, dir, ..Default::default() });
+    w.finish()
+}
+
+/// Policies of a tunnel: out, in, forward; a network of 256 addresses behind each peer.
+pub(super) fn new_policy(number: u32) -> Message {
+    let (tunnel, dir) = (number / 3, direction(number));
+    let (outbound, other) = (dir == 1, peer(tunnel));
+    let (outer_src, outer_dst) = if outbound { (LOCAL, other) } else { (other, LOCAL) };
     let mut w = request(kind::NEWPOLICY);
     w.fixed(&PolicyInfo {
-        selector: SelectorInfo {
-            src: src.into(),
-            dst: dst.into(),
-            src_prefix_len,
-            dst_prefix_len,
-            family: AF_INET,
-            ..SelectorInfo::default()
-        },
+        selector: selector(number),
         limits: LifetimeConfig { soft_add_s: 0, hard_add_s: 0, ..limits(0) },
         priority: 375_423,
         dir,

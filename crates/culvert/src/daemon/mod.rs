@@ -6,6 +6,8 @@
 //! It waits on all of their descriptors and publishes what changed.
 
 mod carry_out;
+#[cfg(test)]
+mod in_memory;
 mod install;
 mod life;
 mod linux;
@@ -112,47 +114,52 @@ impl Daemon {
     fn serve(&mut self) -> End {
         loop {
             self.wait();
-            self.beat();
-            if drain(&self.life.terminate) {
-                return End::Told;
-            }
-            if let Some(death) = self.crew.workers.dead() {
-                return End::WorkerDied(death);
-            }
-            let replies = self.obey_commands();
-            if drain(&self.life.hang_ups) {
-                self.reload();
-            }
-            self.serve_source();
-            self.hear_workers();
-            self.hear_devices();
-            self.hear_early();
-            self.forget_path_mtus();
-            self.linux.memifs.serve(&self.crew.workers);
-            self.follow_esp_sockets();
-            self.follow_nat();
-            self.wake_workers();
-            self.place_sas();
-            self.hear_linux();
-            if self.linux.is_interface_gone {
-                return End::InterfaceGone;
-            }
-            self.retry();
-            self.carry_out();
-            self.sa.source.confirm();
-            for (reply, client) in replies {
-                // An error means that the client has gone.
-                let _ = client.send(reply);
-            }
-            self.note_events();
-            self.answer_questions();
-            if let Some(end) = self.life.ending.take() {
+            if let Some(end) = self.round() {
                 return end;
             }
             log::tell_left_out();
             // Requests and answers have keys in them.
             mem::wipe_stack::<ROUND_STACK_LEN>();
         }
+    }
+
+    /// Hears of everything, and carries out what follows from it.
+    fn round(&mut self) -> Option<End> {
+        self.beat();
+        if drain(&self.life.terminate) {
+            return Some(End::Told);
+        }
+        if let Some(death) = self.crew.workers.dead() {
+            return Some(End::WorkerDied(death));
+        }
+        let replies = self.obey_commands();
+        if drain(&self.life.hang_ups) {
+            self.reload();
+        }
+        self.serve_source();
+        self.hear_workers();
+        self.hear_devices();
+        self.hear_early();
+        self.forget_path_mtus();
+        self.linux.memifs.serve(&self.crew.workers);
+        self.follow_esp_sockets();
+        self.follow_nat();
+        self.wake_workers();
+        self.place_sas();
+        self.hear_linux();
+        if self.linux.is_interface_gone {
+            return Some(End::InterfaceGone);
+        }
+        self.retry();
+        self.carry_out();
+        self.sa.source.confirm();
+        for (reply, client) in replies {
+            // An error means that the client has gone.
+            let _ = client.send(reply);
+        }
+        self.note_events();
+        self.answer_questions();
+        self.life.ending.take()
     }
 
     /// Tells watchdogs that this thread works, where Linux can carry on in its place, and the service manager that all

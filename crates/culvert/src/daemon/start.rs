@@ -28,7 +28,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use tracing::{info, warn};
 use vault::{Record, Vault, VaultError};
-use xfrm::KernelSad;
+use xfrm::{KernelSad, ServerLimits};
 
 use super::by_sender::BySender;
 use super::capture::{Slots, Traces};
@@ -298,7 +298,7 @@ impl Daemon {
             config,
             wants: Wants::all(),
             linux: Linux {
-                observer,
+                observer: Box::new(observer),
                 reflection,
                 vlans: super::vlans::Vlans::default(),
                 tunnels,
@@ -334,6 +334,7 @@ impl Daemon {
                 umem,
                 polling,
                 rate_limits: RateLimits::default(),
+                published: 0,
                 cores,
             },
             shows: Shows {
@@ -397,7 +398,11 @@ impl Prepared {
             Prepared::Builtin(restored, kernel_sad) => {
                 let path = paths::xfrm_socket(name);
                 let named = system(path.display().to_string());
-                Ok(Box::new(restored.serve_at(&path, kernel_sad).map_err(named)?))
+                Ok(Box::new(
+                    restored
+                        .serve_at(&path, Some(kernel_sad), ServerLimits::default())
+                        .map_err(named)?,
+                ))
             }
             Prepared::Kernel(source) => Ok(source),
         }

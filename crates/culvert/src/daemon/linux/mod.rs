@@ -1,5 +1,6 @@
 //! Linux's network state as it is mirrored here, and what culvert has there: interfaces, routes, rules, marks.
 
+pub mod edge;
 pub mod memifs;
 pub mod nat;
 pub mod private;
@@ -16,10 +17,10 @@ pub mod xfrm_interfaces;
 
 use std::collections::BTreeMap;
 
-use mirror::Observer;
 use policy::Marks;
 use steer::SendMarks;
 
+use self::edge::Tables;
 use self::memifs::Memifs;
 use self::nat::Nat;
 use self::private::Private;
@@ -29,7 +30,7 @@ use self::way_back::WayBack;
 
 /// Linux's network state, and what culvert has there.
 pub(super) struct Linux {
-    pub(super) observer: Observer,
+    pub(super) observer: Box<dyn Tables>,
     pub(super) reflection: topology::Reflection,
     pub(super) vlans: Vlans,
     pub(super) tunnels: Tunnels,

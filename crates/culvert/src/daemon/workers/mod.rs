@@ -32,6 +32,8 @@ pub(super) struct Crew {
     pub(super) umem: Umem,
     pub(super) polling: Polling,
     pub(super) rate_limits: RateLimits,
+    /// Topologies published since the start. Each voids every plan of every worker.
+    pub(super) published: u64,
     /// The cores that there were at the start, before any thread was pinned.
     pub(super) cores: Vec<usize>,
 }

@@ -68,6 +68,7 @@ use self::linux_way::Linux;
 use self::marked::{LedMark, Marked};
 use self::own_table::{Entry, OwnTable};
 use crate::config::TunConfig;
+use crate::daemon::linux::edge::Changes;
 use crate::daemon::tunnels::Led;
 use crate::rule_text::title;
 
@@ -77,7 +78,7 @@ pub use rules::is_ours;
 pub struct Private {
     config: TunConfig,
     ifindex: u32,
-    control: Control,
+    control: Box<dyn Changes>,
     /// Whether marks of packets can be told to culvert.
     has_marks: bool,
     /// Whether Linux carries on with what culvert gives back to it.
@@ -144,6 +145,20 @@ impl Private {
         }
         let mut control = Control::new()?;
         control.set_link_up(ifindex, true)?;
+        Private::begin(config, ifindex, Box::new(control), has_marks, is_beside_kernel)
+    }
+
+    /// Adds the rules to an interface that is configured.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn begin(
+        config: &TunConfig,
+        ifindex: u32,
+        mut control: Box<dyn Changes>,
+        has_marks: bool,
+        is_beside_kernel: bool,
+    ) -> Result<Private, Error> {
         for rule in rules::all(config, &[], false) {
             // A killed daemon may have left it.
             match control.add_rule(&rule) {
@@ -268,7 +283,7 @@ impl Private {
         let Private { control, ifindex, has_marks, mtus, tables, .. } = self;
         for table in tables.iter_mut().take(if *has_marks { 2 } else { 1 }) {
             let changed = change(&mut table.wanted);
-            table.carry_out((control, *ifindex), mtus, changed);
+            table.carry_out((&mut **control, *ifindex), mtus, changed);
         }
     }
 
@@ -302,7 +317,7 @@ impl Private {
         }
         let Private { control, ifindex, mtus, tables, .. } = self;
         for table in tables {
-            table.repair((control, *ifindex), mtus, snapshot);
+            table.repair((&mut **control, *ifindex), mtus, snapshot);
         }
     }
 
@@ -313,7 +328,7 @@ impl Private {
         if !snapshot.routes_to(number, dst).any(|r| is_own_route(r, *ifindex))
             && table.standing.remove(&dst).is_some()
         {
-            table.carry_out((control, *ifindex), mtus, [dst]);
+            table.carry_out((&mut **control, *ifindex), mtus, [dst]);
         }
     }
 
@@ -355,7 +370,7 @@ impl Private {
         }
         for table in &self.tables {
             let thrown = table.standing.iter().filter(|(_, (entry, _))| *entry == Entry::Throw);
-            thrown.for_each(|(dst, _)| table.take_away(&mut self.control, self.ifindex, *dst));
+            thrown.for_each(|(dst, _)| table.take_away(&mut *self.control, self.ifindex, *dst));
         }
     }
 }
@@ -374,7 +389,7 @@ impl Table {
     /// Installs or removes the routes to these destinations.
     fn carry_out(
         &mut self,
-        (control, ifindex): (&mut Control, u32),
+        (control, ifindex): (&mut dyn Changes, u32),
         mtus: &Mtus,
         changed: impl IntoIterator<Item = Prefix>,
     ) {
@@ -437,7 +452,7 @@ impl Table {
     /// Restores what somebody removed, and removes what another run left.
     fn repair(
         &mut self,
-        (control, ifindex): (&mut Control, u32),
+        (control, ifindex): (&mut dyn Changes, u32),
         mtus: &Mtus,
         snapshot: &Snapshot,
     ) {
@@ -466,7 +481,7 @@ impl Table {
         Some((entry, mtu))
     }
 
-    fn take_away(&self, control: &mut Control, ifindex: u32, dst: Prefix) {
+    fn take_away(&self, control: &mut dyn Changes, ifindex: u32, dst: Prefix) {
         let mut route = self.route(ifindex, dst, Entry::Culvert(None));
         // Linux takes this for a route of any kind.
         route.next_hops.clear();

@@ -102,13 +102,18 @@ impl Restored {
     ///
     /// # Errors
     /// When the socket cannot be made.
-    pub fn serve_at(self, path: &Path, kernel_sad: KernelSad) -> io::Result<Builtin> {
+    pub fn serve_at(
+        self,
+        path: &Path,
+        kernel_sad: Option<KernelSad>,
+        limits: ServerLimits,
+    ) -> io::Result<Builtin> {
         let Restored { vault, database, count } = self;
         let mut builtin = Builtin {
             journal: Journal::new(Rc::clone(&vault)),
             vault,
             database,
-            server: Server::new(path, ServerLimits::default())?,
+            server: Server::new(path, limits)?,
             kernel_sad,
             kernel_has_sas: false,
             restored: count,
@@ -125,7 +130,8 @@ pub struct Builtin {
     database: Database<DataPath>,
     server: Server,
     journal: Journal,
-    kernel_sad: KernelSad,
+    /// SAs of the kernel's own; none where nobody looks for them.
+    kernel_sad: Option<KernelSad>,
     /// The kernel had SAs of its own at some time: an IKE daemon uses the kernel's XFRM too, and may
     /// install more at any time.
     kernel_has_sas: bool,
@@ -141,10 +147,11 @@ impl Builtin {
     }
 
     fn follow_kernel_sad(&mut self) {
-        if let Err(error) = self.kernel_sad.poll() {
+        let Some(kernel_sad) = &mut self.kernel_sad else { return };
+        if let Err(error) = kernel_sad.poll() {
             warn!(%error, "the kernel's own SAs");
         }
-        let count = self.kernel_sad.count();
+        let count = kernel_sad.count();
         if count > 0 && !self.kernel_has_sas {
             self.kernel_has_sas = true;
             warn!(
@@ -193,7 +200,8 @@ fn possible_cpus() -> u32 {
 
 impl Source for Builtin {
     fn add_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {
-        fds.extend([self.server.poll_fd(), self.kernel_sad.fd()]);
+        fds.push(self.server.poll_fd());
+        fds.extend(self.kernel_sad.as_ref().map(KernelSad::fd));
     }
 
     fn due_in(&self) -> Option<Duration> {
@@ -344,7 +352,7 @@ impl Source for Builtin {
             ));
         }
         warnings.extend(self.database.backend().shared_keys());
-        if let count @ 1.. = self.kernel_sad.count() {
+        if let Some(count @ 1..) = self.kernel_sad.as_ref().map(KernelSad::count) {
             warnings
                 .push(format!("the kernel has {count} SAs of its own: their ESP is left to it"));
         }

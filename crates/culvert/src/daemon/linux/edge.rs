@@ -1,0 +1,104 @@
+//! Where the control thread meets Linux's tables: netlink in a daemon, memory in tests.
+
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+
+use mirror::{Change, Control, Error, Observer, Route, Rule, Snapshot};
+
+/// Linux's tables as they are told here.
+pub trait Tables {
+    /// Descriptor that is readable when something has changed.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// True if something may be missing, which the next [`Tables::poll`] tries to read again.
+    fn is_stale(&self) -> bool;
+
+    /// State as of the last [`Tables::poll`].
+    fn snapshot(&self) -> &Snapshot;
+
+    /// Takes in what has changed.
+    ///
+    /// # Errors
+    /// Changes found before are in the snapshot, and are not reported.
+    fn poll(&mut self) -> Result<Vec<Change>, Error>;
+
+    /// Notes that Linux was made to use a neighbour; its entry may have changed by that.
+    fn used(&mut self, ifindex: u32, ip: IpAddr) -> Option<Change>;
+}
+
+impl Tables for Observer {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.fd()
+    }
+
+    fn is_stale(&self) -> bool {
+        self.is_stale()
+    }
+
+    fn snapshot(&self) -> &Snapshot {
+        self.snapshot()
+    }
+
+    fn poll(&mut self) -> Result<Vec<Change>, Error> {
+        self.poll()
+    }
+
+    fn used(&mut self, ifindex: u32, ip: IpAddr) -> Option<Change> {
+        self.used(ifindex, ip)
+    }
+}
+
+/// Rules and routes that Linux is told to have.
+pub trait Changes {
+    /// Adds a rule.
+    ///
+    /// # Errors
+    /// Linux refuses it, `EEXIST` if it has it.
+    fn add_rule(&mut self, rule: &Rule) -> Result<(), Error>;
+
+    /// Removes a rule.
+    ///
+    /// # Errors
+    /// Linux refuses it, `ENOENT` if it has none.
+    fn delete_rule(&mut self, rule: &Rule) -> Result<(), Error>;
+
+    /// Adds a route, or replaces the one to its destination.
+    ///
+    /// # Errors
+    /// Linux refuses it.
+    fn replace_route(&mut self, route: &Route) -> Result<(), Error>;
+
+    /// Removes a route.
+    ///
+    /// # Errors
+    /// Linux refuses it, `ESRCH` if it has none.
+    fn delete_route(&mut self, route: &Route) -> Result<(), Error>;
+
+    /// Has Linux resolve or confirm a neighbour.
+    ///
+    /// # Errors
+    /// Linux refuses it.
+    fn resolve(&mut self, ifindex: u32, ip: IpAddr) -> Result<(), Error>;
+}
+
+impl Changes for Control {
+    fn add_rule(&mut self, rule: &Rule) -> Result<(), Error> {
+        self.add_rule(rule)
+    }
+
+    fn delete_rule(&mut self, rule: &Rule) -> Result<(), Error> {
+        self.delete_rule(rule)
+    }
+
+    fn replace_route(&mut self, route: &Route) -> Result<(), Error> {
+        self.replace_route(route)
+    }
+
+    fn delete_route(&mut self, route: &Route) -> Result<(), Error> {
+        self.delete_route(route)
+    }
+
+    fn resolve(&mut self, ifindex: u32, ip: IpAddr) -> Result<(), Error> {
+        self.resolve(ifindex, ip)
+    }
+}
