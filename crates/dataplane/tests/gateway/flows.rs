@@ -70,7 +70,7 @@ enum Step {
         to: u8,
         port: u16,
     },
-    /// Policies change.
+    /// A policy that blocks is added.
     Block {
         direction: u8,
         port: u16,
@@ -86,13 +86,13 @@ enum Step {
     Leave {
         direction: u8,
     },
-    /// SAs change.
+    /// SAs are rekeyed.
     Rekey,
     RemoveSas,
     Advance {
         state: u8,
     },
-    /// Links change.
+    /// The MTU of a link changes.
     Mtu {
         mtu: u32,
     },

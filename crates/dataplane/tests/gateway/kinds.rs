@@ -37,7 +37,7 @@ pub const CBC: Suite =
 pub const SUITES: [Suite; 4] = [GCM, GCM_256, Suite::ChaCha20Poly1305, CBC];
 
 impl Kind {
-    /// Every kind.
+    /// Every kind of SA.
     pub fn all() -> impl Iterator<Item = Kind> {
         (0..1 << 9).filter_map(|bits: usize| {
             let is = |bit: usize| bits >> bit & 1 == 1;

@@ -31,7 +31,7 @@ pub struct Layers {
     last: Vec<Vec<u8>>,
 }
 
-/// What protects.
+/// Layers that protect a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
     layers: &'static [Layer],
@@ -41,7 +41,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Any.
+    /// Any stack of layers.
     pub fn any() -> impl Strategy<Value = Stack> {
         let layers = prop::sample::select(&STACKS[..]);
         (layers, any::<[bool; 3]>()).prop_map(|(layers, [esn, outer_v6, other])| {

@@ -35,7 +35,7 @@ struct Subject {
 /// Connections of the tests. The second half goes into the tunnel, each fourth one of either stays as it is.
 const CONNECTIONS: usize = 8;
 
-/// Connection `n`.
+/// Entry of connection `n`.
 fn entry(n: usize) -> Entry {
     let port = 1000 + n as u16;
     let (to_tunnel, is_same) = (n >= CONNECTIONS / 2, n % 4 == 3);

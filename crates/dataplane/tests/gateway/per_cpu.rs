@@ -264,7 +264,7 @@ proptest! {
     }
 }
 
-/// What leaves.
+/// Frames that leave in a step.
 fn happen(gateway: &mut Gateway, step: Step) -> Vec<Vec<u8>> {
     match step {
         Step::Packet(flow) => put(gateway, 0, flow),
