@@ -79,15 +79,15 @@ pub struct Private {
     config: TunConfig,
     ifindex: u32,
     control: Box<dyn Changes>,
-    /// Whether marks of packets can be told to culvert.
+    /// True if marks of packets can be told to culvert.
     has_marks: bool,
-    /// Whether Linux carries on with what culvert gives back to it.
+    /// True if Linux carries on with packets that culvert gives back to it.
     is_beside_kernel: bool,
-    /// Whether packets of VRFs are led past culvert's tables.
+    /// True if packets of VRFs are led past culvert's tables.
     are_vrfs_passed: bool,
     /// The marks of policies.
     marked: Marked,
-    /// What fits the SAs behind protected destinations.
+    /// MTUs of the SAs behind protected destinations.
     mtus: Mtus,
     /// For packets without a mark, and for those with one.
     tables: [Table; 2],
@@ -243,7 +243,7 @@ impl Private {
         }
     }
 
-    /// All rules.
+    /// Rules of all kinds.
     fn rules(&self) -> Vec<Rule> {
         let led = if self.has_marks { self.marked.led() } else { Vec::new() };
         rules::all(&self.config, &led, self.are_vrfs_passed)
@@ -267,7 +267,7 @@ impl Private {
         self.each(|table| table.routes_changed(destinations.clone(), &linux));
     }
 
-    /// What fits the SAs behind these destinations is another now; Linux's own packets are to fit.
+    /// Sets the MTUs of the SAs behind these destinations, for Linux's own packets to fit.
     pub fn set_mtus(&mut self, changed: BTreeMap<Prefix, Option<u32>>) {
         for (dst, mtu) in &changed {
             match mtu {
@@ -295,7 +295,7 @@ impl Private {
     /// run left.
     pub fn repair(&mut self, snapshot: &Snapshot) {
         if self.is_beside_kernel {
-            // Whoever sets `net.ipv4.ip_forward` sets it for every interface.
+            // A write to `net.ipv4.ip_forward` sets it for every interface.
             have_linux_carry_on(&self.config.interface);
         }
         let rules = self.rules();
@@ -510,7 +510,7 @@ impl Table {
     }
 }
 
-/// Whether a route is culvert's, and leads to the private interface or past the table.
+/// True if a route is culvert's, and leads to the private interface or past the table.
 fn is_own_route(route: &Route, ifindex: u32) -> bool {
     let leads_here = || route.next_hops.iter().any(|hop| hop.ifindex == ifindex);
     route.protocol == ROUTE_PROTOCOL && (route.kind == RouteKind::Throw || leads_here())
