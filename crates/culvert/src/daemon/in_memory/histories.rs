@@ -17,7 +17,7 @@ use crate::daemon::install::{delete_policy, delete_sa, new_policy, new_sa};
 /// The priority of all policies here.
 const PRIORITY: u32 = 375_423;
 
-/// What happens.
+/// A step of a history.
 #[derive(Clone, Debug)]
 enum Step {
     /// An IKE daemon installs a policy, or deletes it.

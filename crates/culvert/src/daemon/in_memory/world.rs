@@ -176,7 +176,7 @@ impl Changes for Linux {
 pub struct Ike(OwnedFd);
 
 impl Ike {
-    /// Connects.
+    /// Connects to the server of the databases.
     pub fn new(path: &Path) -> Ike {
         let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
         let fd = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None).unwrap();
