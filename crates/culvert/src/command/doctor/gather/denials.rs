@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use rustix::fs::OFlags;
 
@@ -14,6 +15,8 @@ const KERNEL_LOG: &str = "/dev/kmsg";
 const AUDIT_LOG: &str = "/var/log/audit/audit.log";
 /// The longest message of the kernel's log, and more.
 const MOST_MESSAGE: usize = 8192;
+/// The most that is read of the kernel's log, which has at most some megabytes itself.
+const MOST_TEXT: usize = 16 << 20;
 /// So much of the end of auditd's log is read.
 const MOST_AUDIT: u64 = 4 << 20;
 
@@ -33,27 +36,37 @@ fn is_about_culvert(denial: &Denial) -> bool {
 /// All messages that the kernel still has.
 fn kernel_log() -> io::Result<String> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let mut log = OpenOptions::new().read(true).custom_flags(flags).open(KERNEL_LOG)?;
+    Ok(messages(OpenOptions::new().read(true).custom_flags(flags).open(KERNEL_LOG)?))
+}
+
+/// What a log of one message a read has, up to where it would block.
+fn messages(mut log: impl Read) -> String {
     let (mut text, mut message) = (String::new(), [0; MOST_MESSAGE]);
     loop {
         match log.read(&mut message) {
-            Ok(len) => {
-                text.push_str(&String::from_utf8_lossy(message.get(..len).unwrap_or_default()))
+            Ok(1..) if text.len() >= MOST_TEXT => return text,
+            Ok(len @ 1..) => {
+                text.push_str(&String::from_utf8_lossy(message.get(..len).unwrap_or_default()));
             }
             // Messages were overwritten before they were read (EPIPE); the next read goes on behind them.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             // There are no more.
-            Err(_) => return Ok(text),
+            Ok(0) | Err(_) => return text,
         }
     }
 }
 
 fn audit_log() -> io::Result<String> {
-    let len = fs::metadata(AUDIT_LOG)?.len();
-    let mut log = File::open(AUDIT_LOG)?;
-    log.seek(SeekFrom::Start(len.saturating_sub(MOST_AUDIT)))?;
+    end_of(AUDIT_LOG.as_ref(), MOST_AUDIT)
+}
+
+/// The last bytes of a file.
+fn end_of(path: &Path, most: u64) -> io::Result<String> {
+    let len = fs::metadata(path)?.len();
+    let mut log = File::open(path)?;
+    log.seek(SeekFrom::Start(len.saturating_sub(most)))?;
     let mut bytes = Vec::new();
-    log.take(MOST_AUDIT).read_to_end(&mut bytes)?;
+    log.take(most).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -149,8 +162,44 @@ mod tests {
         assert!(!is_about_culvert(&of("culverts", "/etc/x")));
     }
 
+    /// A log that gives what it is told to, one a read, and would block then.
+    struct Log(Vec<io::Result<&'static str>>);
+
+    impl Read for Log {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let next = if self.0.is_empty() {
+                Err(io::ErrorKind::WouldBlock.into())
+            } else {
+                self.0.remove(0)
+            };
+            let text = next?;
+            buffer[..text.len()].copy_from_slice(text.as_bytes());
+            Ok(text.len())
+        }
+    }
+
     #[test]
-    fn looking_ends() {
-        look();
+    fn messages_are_read_up_to_where_the_log_would_block() {
+        let overwritten = || Err(io::ErrorKind::BrokenPipe.into());
+        let log = Log(vec![Ok("1;a\n"), overwritten(), Ok("3;c\n"), overwritten(), Ok("9;i\n")]);
+        assert_eq!(messages(log), "1;a\n3;c\n9;i\n");
+        assert_eq!(messages(Log(vec![Ok("1;a\n"), Ok(""), Ok("2;b\n")])), "1;a\n", "the end");
+        assert_eq!(messages(Log(Vec::new())), "");
+    }
+
+    #[test]
+    fn a_log_that_is_written_all_the_time_is_read_to_a_bound() {
+        let text = messages(io::repeat(b'x'));
+        assert_eq!(text.len(), MOST_TEXT);
+    }
+
+    #[test]
+    fn of_auditds_log_the_end_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        fs::write(&path, "first\nsecond\n").unwrap();
+        assert_eq!(end_of(&path, 7).unwrap(), "second\n");
+        assert_eq!(end_of(&path, 100).unwrap(), "first\nsecond\n");
+        assert!(end_of(&folder.path().join("none"), 7).is_err());
     }
 }

@@ -462,12 +462,38 @@ mod tests {
         assert_eq!(table(0), None);
     }
 
+    /// Set in the process that the next test starts in a network namespace of its own.
+    const INSIDE: &str = "CULVERT_TEST_OF_NFTABLES";
+
+    const TABLE: &str = "add table ip culvert_test; \
+         add chain ip culvert_test stops { type filter hook forward priority 0; policy drop; }";
+
     #[test]
-    fn this_machine_is_read_or_says_why_not() {
-        match read(&BTreeSet::new()) {
-            Ok(found) => println!("{found:?}"),
-            Err(error) => println!("skipped: {error}"),
+    fn a_chain_of_this_kernel_is_found_and_who_may_not_ask_hears_it() {
+        let found = read(&BTreeSet::new());
+        if std::env::var_os(INSIDE).is_some() {
+            let found = found.unwrap();
+            let name = found.v4.unwrap();
+            assert!(name.contains("culvert_test") && name.contains("stops"), "{name}");
+            assert_eq!(found.v6, None);
+            return;
         }
+        if !rustix::process::geteuid().is_root() {
+            assert_eq!(found.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+            return;
+        }
+        let (_, module) = module_path!().split_once("::").unwrap();
+        let done = std::process::Command::new("unshare")
+            .args(["--net", "sh", "-c", "nft \"$0\" && exec \"$@\"", TABLE])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture"])
+            .arg(format!("{module}::a_chain_of_this_kernel_is_found_and_who_may_not_ask_hears_it"))
+            .env(INSIDE, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        let why = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success() && said.contains("1 passed"), "{said}{why}");
     }
 
     proptest! {
