@@ -268,7 +268,9 @@ impl Subject {
         let Outcome { mut lan, mut wan, mut linux, mut events, .. } = outcome;
         wan.iter_mut().for_each(blank);
         // The gateway's ICMP errors have identifications of their own, in the order in which they are made.
-        for error in lan.iter_mut().filter(|p| p.len() > 20 && p[0] >> 4 == 4 && p[9] == 1) {
+        // Those about packets of the host's own go to Linux.
+        let to_hosts = lan.iter_mut().chain(&mut linux);
+        for error in to_hosts.filter(|p| p.len() > 20 && p[0] >> 4 == 4 && p[9] == 1) {
             error[4..6].fill(0);
             error[10..12].fill(0);
         }
