@@ -71,35 +71,24 @@ module cv_append
     else spill_q <= spill_d;
   end
 
-  typedef struct packed {
-    beat_t beat;
-    Rest   rest;
-  } out_t;
-  out_t out;
-
-  cv_fifo #(
-    .T    (out_t),
-    .Depth(2)
+  cv_output #(
+    .Rest(Rest)
   ) u_out (
     .clk_i,
     .rst_ni,
-    .in_valid_i (put),
-    .in_ready_o (room),
-    .in_data_i  ('{beat: beat, rest: in_rest_i}),
+    .in_valid_i(put),
+    .in_ready_o(room),
+    .in_beat_i (beat),
+    .in_rest_i,
     .out_valid_o,
     .out_ready_i,
-    .out_data_o (out),
-    .count_o    ()
+    .out_beat_o,
+    .out_rest_o
   );
-
-  assign out_beat_o = out.beat;
-  assign out_rest_o = out.rest;
 
   // The suffix is not longer than the port.
   `CV_ASSUME(SuffixInRange_A, !in_valid_i || !in_beat_i.last || in_bytes_i <= 5'd16)
   // A beat that spills is the last one.
   `CV_ASSERT(SpillAtEnd_A, !spill_q || !in_valid_i || spill)
-  // A beat that is not the last is full.
-  `CV_ASSERT(FullBeats_A, !out_valid_o || out_beat_o.last || out_beat_o.tail == 4'd15)
 
 endmodule

@@ -80,29 +80,20 @@ module cv_esp_trailer
     else if (put) spill_q <= spill && !spill_q;
   end
 
-  typedef struct packed {
-    beat_t beat;
-    Rest   rest;
-  } out_t;
-  out_t out;
-
-  cv_fifo #(
-    .T    (out_t),
-    .Depth(2)
+  cv_output #(
+    .Rest(Rest)
   ) u_out (
     .clk_i,
     .rst_ni,
-    .in_valid_i (put),
-    .in_ready_o (room),
-    .in_data_i  ('{beat: beat, rest: in_rest_i}),
+    .in_valid_i(put),
+    .in_ready_o(room),
+    .in_beat_i (beat),
+    .in_rest_i,
     .out_valid_o,
     .out_ready_i,
-    .out_data_o (out),
-    .count_o    ()
+    .out_beat_o,
+    .out_rest_o
   );
-
-  assign out_beat_o = out.beat;
-  assign out_rest_o = out.rest;
 
   // The alignment is one of the three.
   `CV_ASSUME(AlignIsKnown_A, !in_valid_i || in_align_i != 2'd3)
