@@ -12,7 +12,7 @@ MANIFESTS = {
     for manifest in [tomllib.loads((ROOT / member / "Cargo.toml").read_text())]
 }
 #: What packets go through beside the data path itself; the daemon gives it these.
-BESIDE = ("culvert-ipsec-mb", "culvert-engine-openssl", "culvert-engine-gm", "culvert-memif", "culvert-packet-nic", "culvert-nic")
+BESIDE = ("culvert-ipsec-mb", "culvert-engine-openssl", "culvert-engine-gm", "culvert-memif", "culvert-nic")
 
 
 def uses(name):

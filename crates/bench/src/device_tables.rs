@@ -1,14 +1,14 @@
 //! Of the bench `offload`: what look-ups cost in the tables of a device with packet offload, as these grow.
 //!
-//! The tables are those of the model ([`packet_nic`]), in memory; hardware has its own. What holds for both is the
+//! The tables are those of the model ([`nic::packet_offload`]), in memory; hardware has its own. What holds for both is the
 //! number of probes, which is what is to stay as it is.
 
 use core::hint::black_box;
 use core::net::IpAddr;
 
 use crypto::Suite;
+use nic::{Policies, SaIndex};
 use offload::{PolicyHandle, SaHandle};
-use packet_nic::{Policies, SaIndex};
 use policy::Direction as PolicyDirection;
 
 use crate::error::BenchError;

@@ -2,7 +2,7 @@
 //!
 //! The hardware seals and opens with a real cipher, so that each packet that comes out is right and the checks of
 //! [`offload::OffloadEngine`] hold: for crypto offload by the engine that software has, for packet offload it is the model
-//! ([`packet_nic`]). Its work is done while the clock stands still ([`outside`]), when a queue is polled that either
+//! ([`nic::packet_offload`]). Its work is done while the clock stands still ([`outside`]), when a queue is polled that either
 //! has many packets or got none since it was last polled.
 //!
 //! | counted, as a driver's and the data path's | not counted, as the hardware's |
@@ -23,11 +23,11 @@ use std::sync::Arc;
 
 use crypto::{Engine, Keys, Provider, Session, Suite};
 use dataplane::DevicePacket;
+use nic::{PacketNic, Sizes};
 use offload::{
     Buffer, Burst, Completion, Device, Lane, Live, NewPolicy, NewSa, OffloadEngine, Offloaded,
     PacketSa, Placement, Queue, Request, SaDirection, SaHandle, Watch,
 };
-use packet_nic::{PacketNic, Sizes};
 use policy::{Direction as PolicyDirection, PolicyConfig, SaConfig};
 
 use crate::error::BenchError;

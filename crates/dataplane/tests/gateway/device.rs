@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use dataplane::{DevicePacket, Event};
 use esp::{LiveNumbers, Mode, Sa};
+use nic::{PacketNic, Sizes};
 use offload::{
     Burst, Completion, Device, Live, NewPolicy, NewSa, PacketSa, Queue, Request, SaDirection,
     SaHandle, Status,
 };
 use outcome::DropReason;
-use packet_nic::{PacketNic, Sizes};
 use policy::{Direction, PolicyConfig, SaState, Selector};
 use wire::protocol;
 

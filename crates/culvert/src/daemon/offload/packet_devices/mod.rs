@@ -253,15 +253,13 @@ fn make(name: &str, kind: DeviceKind) -> Option<PacketDevice> {
     match kind {
         DeviceKind::NicModel | DeviceKind::Cryptodev => None,
         DeviceKind::RtlSimulation => rtl_simulation::make(name),
-        DeviceKind::PacketNicModel => {
-            match packet_nic::PacketNic::new(name, packet_nic::Sizes::default()) {
-                Ok(nic) => Some(Box::new(nic)),
-                Err(error) => {
-                    warn!(device = %name, %error, "no offload by this device");
-                    None
-                }
+        DeviceKind::PacketNicModel => match nic::PacketNic::new(name, nic::Sizes::default()) {
+            Ok(nic) => Some(Box::new(nic)),
+            Err(error) => {
+                warn!(device = %name, %error, "no offload by this device");
+                None
             }
-        }
+        },
     }
 }
 

@@ -1,8 +1,8 @@
 //! Policies that follow their SAs, tables that are full, and a device that goes.
 
 use crypto::Keys;
+use nic::{Cord, PacketNic, Sizes};
 use offload::{Live, PacketSa};
-use packet_nic::{Cord, PacketNic, Sizes};
 use policy::{Direction, PolicyConfig};
 use rustix::net::{AddressFamily, SocketType, socket};
 use xfrm::codec::constant as c;

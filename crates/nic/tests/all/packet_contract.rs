@@ -1,7 +1,7 @@
 //! The model against the contract of offload devices.
 
+use nic::{PacketNic, Sizes};
 use offload::{Burst, Device, Event, Failure, Request, Status, Work};
-use packet_nic::{PacketNic, Sizes};
 
 #[test]
 fn the_nic_keeps_the_contract() {

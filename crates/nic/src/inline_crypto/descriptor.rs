@@ -24,7 +24,7 @@ impl TransmitContext {
         let flag = |is: bool, bit| if is { bit } else { 0 };
         TransmitContext {
             vlan_macip_lens: ip_len as u32 & LEN_MASK,
-            fceof_saidx: u32::from(sa) & crate::registers::INDEX_MASK,
+            fceof_saidx: u32::from(sa) & crate::inline_crypto::registers::INDEX_MASK,
             type_tucmd_mlhl: TUCMD_ESP
                 | flag(is_encrypted, TUCMD_ENCRYPT)
                 | flag(is_v4, TUCMD_IPV4)
@@ -37,7 +37,7 @@ impl TransmitContext {
     }
 
     pub(crate) fn sa(self) -> usize {
-        (self.fceof_saidx & crate::registers::INDEX_MASK) as usize
+        (self.fceof_saidx & crate::inline_crypto::registers::INDEX_MASK) as usize
     }
 
     pub(crate) fn trailer_len(self) -> usize {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use offload::{Buffer, Burst, Completion, Queue, Request};
 
-use crate::hardware::SharedHardware;
+use crate::packet_offload::hardware::SharedHardware;
 
 /// The queue. Its lock stands for the hardware, which control has for one entry of a table at most.
 pub(crate) struct PacketQueue<B> {

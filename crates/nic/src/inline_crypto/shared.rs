@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::model::Nic;
-use crate::shadow::Shadow;
+use crate::inline_crypto::model::Nic;
+use crate::inline_crypto::shadow::Shadow;
 
 /// The hardware and its shadow tables, shared by the device, its queues, and a test that looks on.
 #[derive(Clone)]

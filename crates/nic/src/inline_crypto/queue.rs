@@ -6,9 +6,11 @@ use crypto::Op;
 use offload::{Buffer, Burst, Completion, CryptoWork, Queue, Request, SaDirection, Status, Work};
 use outcome::DropReason;
 
-use crate::descriptor::{ERROR_AUTHENTICATION, ERROR_NONE, ReceiveStatus, TransmitContext};
-use crate::engine::ICV_LEN;
-use crate::shared::{Inner, SharedNic};
+use crate::inline_crypto::descriptor::{
+    ERROR_AUTHENTICATION, ERROR_NONE, ReceiveStatus, TransmitContext,
+};
+use crate::inline_crypto::engine::ICV_LEN;
+use crate::inline_crypto::shared::{Inner, SharedNic};
 
 /// The queue. Its lock stands for the hardware: control has it for as long as a reset takes.
 pub(crate) struct NicQueue<B> {

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 
 use crypto::{AesKey, IcvLen, Keys, Suite};
 use esp::{Mode, SaParams};
+use nic::{PacketNic, Policies, Sizes};
 use offload::{
     Burst, Device, Event, Live, NewPolicy, NewSa, PolicyHandle, Queue, Request, SaDirection,
     SaHandle, Status, Work,
 };
 use outcome::DropReason;
-use packet_nic::{PacketNic, Policies, Sizes};
 use policy::{
     Action, Direction, Mark, PolicyConfig, PolicyFlags, PortMask, Prefix, SaConfig, Selector,
     Template, VolumeLimits,

@@ -8,7 +8,7 @@ use esp::{NumbersLeft, Sa};
 use offload::{Event, Live, PolicyHandle, SaDirection, SaHandle};
 use policy::SaConfig;
 
-use crate::sa_index::SaIndex;
+use crate::packet_offload::sa_index::SaIndex;
 
 /// An SA in the hardware.
 pub(crate) struct Placed {

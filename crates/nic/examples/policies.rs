@@ -1,13 +1,13 @@
 //! What a look-up of the device's policies costs, by how many there are:
-//! `cargo run --release -p culvert-packet-nic --example policies`.
+//! `cargo run --release -p culvert-nic --example policies`.
 
 use core::hint::black_box;
 use core::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
 use esp::Mode;
+use nic::Policies;
 use offload::PolicyHandle;
-use packet_nic::Policies;
 use policy::{Action, Direction, Mark, PolicyConfig, PolicyFlags, Prefix, Selector, Template};
 use wire::{Fragment, Headers};
 

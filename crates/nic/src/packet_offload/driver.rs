@@ -11,9 +11,9 @@ use offload::{
 };
 use policy::{Direction, Selector};
 
-use crate::hardware::{Hardware, Rule, SharedHardware};
-use crate::queue::PacketQueue;
-use crate::sas::Placed;
+use crate::packet_offload::hardware::{Hardware, Rule, SharedHardware};
+use crate::packet_offload::queue::PacketQueue;
+use crate::packet_offload::sas::Placed;
 
 /// How large the tables are.
 #[derive(Clone, Copy, Debug)]

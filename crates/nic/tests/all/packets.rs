@@ -1,16 +1,16 @@
 //! What the hardware does to packets: as the software path does, and what it tells of those that it does not open.
 
-mod common;
-
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use common::{GCM, config, keys};
+use crate::common::{GCM, config, keys};
 use crypto::{AesKey, Job, JobStatus, Op, Provider, Suite};
 use engine_openssl::OpensslProvider;
-use nic::descriptor::{
+use nic::inline_crypto::descriptor::{
     ERROR_AUTHENTICATION, ERROR_INVALID_LENGTH, ERROR_INVALID_PROTOCOL, ReceiveStatus,
 };
-use nic::registers::{IPS_EN, IPSRXIDX, IPSRXMOD, MOD_VALID, RX_TABLE_KEY, RX_TABLE_SHIFT, WRITE};
+use nic::inline_crypto::registers::{
+    IPS_EN, IPSRXIDX, IPSRXMOD, MOD_VALID, RX_TABLE_KEY, RX_TABLE_SHIFT, WRITE,
+};
 use nic::{Fault, NicDevice, SharedNic};
 use offload::{
     Burst, CryptoWork, Device, Live, NewSa, Queue, Request, SaDirection, SaHandle, Status, Work,

@@ -8,12 +8,12 @@ use offload::{
     NewSa, PutError, Queue, SaHandle, TableUse,
 };
 
-use crate::engine::{EngineError, Key};
-use crate::model::{Counters, Nic};
-use crate::queue::NicQueue;
-use crate::registers::{ADDRESSES, SAS};
-use crate::shadow::{NewEntry, Shadow};
-use crate::shared::{Inner, SharedNic};
+use crate::inline_crypto::engine::{EngineError, Key};
+use crate::inline_crypto::model::{Counters, Nic};
+use crate::inline_crypto::queue::NicQueue;
+use crate::inline_crypto::registers::{ADDRESSES, SAS};
+use crate::inline_crypto::shadow::{NewEntry, Shadow};
+use crate::inline_crypto::shared::{Inner, SharedNic};
 
 /// The NIC as a device.
 pub struct NicDevice {

@@ -1,14 +1,12 @@
 //! The driver's tables against a plain model, over random additions, removals and resets; and the hardware's tables against
 //! the model's, register by register.
 
-mod common;
-
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeMap;
 
-use common::{GCM, config, keys};
+use crate::common::{GCM, config, keys};
 use crypto::Suite;
-use nic::registers::*;
+use nic::inline_crypto::registers::*;
 use nic::{Nic, NicDevice, SharedNic};
 use offload::{Device, HandleError, Invalid, Live, NewSa, PutError, SaDirection, SaHandle};
 
@@ -62,7 +60,7 @@ fn random_steps_leave_the_tables_of_a_plain_model() {
     random_steps(20_000, 1);
 }
 
-/// `cargo test -p culvert-nic --test tables -- --ignored`
+/// `cargo test -p culvert-nic --test all tables -- --ignored`
 #[test]
 #[ignore = "a minute"]
 fn a_million_random_steps_leave_the_tables_of_a_plain_model() {
@@ -232,7 +230,7 @@ fn put(
     let config = config(suite, SRC, dst, spi);
     let config = match dst {
         IpAddr::V4(_) => config,
-        IpAddr::V6(_) => common::config(suite, Ipv6Addr::LOCALHOST.into(), dst, spi),
+        IpAddr::V6(_) => crate::common::config(suite, Ipv6Addr::LOCALHOST.into(), dst, spi),
     };
     device.put_sa(NewSa { direction, config: &config, keys: &keys(suite, spi), start: &start })
 }

@@ -1,12 +1,12 @@
 //! The hardware: tables behind registers, and packets with their descriptors.
 
-use crate::descriptor::{
+use crate::inline_crypto::descriptor::{
     ERROR_AUTHENTICATION, ERROR_INVALID_LENGTH, ERROR_INVALID_PROTOCOL, ERROR_NONE, ReceiveStatus,
     TUCMD_ENCRYPT, TUCMD_ESP, TransmitContext,
 };
-use crate::engine::{Engine, EngineError, ICV_LEN, Key, LEAST_LEN};
-use crate::fault::Fault;
-use crate::registers::{
+use crate::inline_crypto::engine::{Engine, EngineError, ICV_LEN, Key, LEAST_LEN};
+use crate::inline_crypto::fault::Fault;
+use crate::inline_crypto::registers::{
     ADDRESSES, INDEX_MASK, INDEX_SHIFT, IPS_EN, IPSRXIDX, IPSRXIPADDR, IPSRXIPIDX, IPSRXKEY,
     IPSRXMOD, IPSRXSALT, IPSRXSPI, IPSTXIDX, IPSTXKEY, IPSTXSALT, MOD_DECRYPT, MOD_IPV6,
     MOD_PROTO_ESP, MOD_VALID, READ, RX_TABLE_IP, RX_TABLE_KEY, RX_TABLE_SHIFT, RX_TABLE_SPI, SAS,

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use offload::{Invalid, Live, PutError, SaDirection, SaHandle};
 
-use crate::engine::Key;
-use crate::model::Nic;
-use crate::registers::{
+use crate::inline_crypto::engine::Key;
+use crate::inline_crypto::model::Nic;
+use crate::inline_crypto::registers::{
     ADDRESSES, INDEX_SHIFT, IPS_EN, IPSRXIDX, IPSRXIPADDR, IPSRXIPIDX, IPSRXKEY, IPSRXMOD,
     IPSRXSALT, IPSRXSPI, IPSTXIDX, IPSTXKEY, IPSTXSALT, MOD_DECRYPT, MOD_IPV6, MOD_PROTO_ESP,
     MOD_VALID, RX_TABLE_IP, RX_TABLE_KEY, RX_TABLE_SHIFT, RX_TABLE_SPI, SAS, SEC_DIS, SECRXCTRL,

@@ -10,8 +10,8 @@ use outcome::DropReason;
 use policy::{Action, Direction, PolicyConfig};
 use wire::{Fragment, Headers, Span, parse_ip};
 
-use crate::policies::Policies;
-use crate::sas::Sas;
+use crate::packet_offload::policies::Policies;
+use crate::packet_offload::sas::Sas;
 
 /// A policy in the hardware, and the SA that it leads to.
 pub(crate) struct Rule {
