@@ -53,7 +53,7 @@ struct Plane {
     daemon: Daemon,
     linux: Linux,
     kernel: Memory,
-    ike: Ike,
+    ike: Rc<Ike>,
     /// Keeps the channel of workers' events open, and tells of what they would.
     events: EventSender,
     config: PathBuf,
@@ -98,7 +98,8 @@ impl Plane {
         let limits =
             ServerLimits { uid: rustix::process::getuid().as_raw(), ..ServerLimits::default() };
         let source = restored.serve_at(&at("xfrm.sock"), None, limits).unwrap();
-        let ike = Ike::new(&at("xfrm.sock"));
+        let ike = Rc::new(Ike::new(&at("xfrm.sock")));
+        linux.come_before(&ike);
 
         let chunks = UmemConfig { chunks: 1024, chunk_size: ChunkSize::Bytes2048, populate: false };
         let umem = Umem::new(chunks).unwrap().0;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use mirror::{Change, Error, Route, Rule, Snapshot};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use xfrm::codec::{Field as _, Header};
 use xfrm::shim_protocol::Record;
 
@@ -29,6 +29,8 @@ struct State {
     fails: bool,
     /// Routes are refused.
     refuses: bool,
+    /// Client that may not have its answer before Linux leads its packets here.
+    ike: Option<Rc<Ike>>,
 }
 
 /// True if two messages are about the same thing.
@@ -82,6 +84,11 @@ impl Linux {
     /// Has routes refused from now on, or taken.
     pub fn refuse_routes(&self, is_refused: bool) {
         self.0.borrow_mut().refuses = is_refused;
+    }
+
+    /// Has routes of culvert's come before the client's answer.
+    pub fn come_before(&self, ike: &Rc<Ike>) {
+        self.0.borrow_mut().ike = Some(Rc::clone(ike));
     }
 
     /// Everything that there is.
@@ -155,6 +162,9 @@ impl Changes for Linux {
     }
 
     fn replace_route(&mut self, route: &Route) -> Result<(), Error> {
+        if let Some(ike) = &self.0.borrow().ike {
+            assert!(!ike.is_answered(), "answered before guard and routes have followed");
+        }
         if self.0.borrow().refuses {
             return Err(refused(22));
         }
@@ -188,6 +198,12 @@ impl Ike {
     /// Sends a request.
     pub fn send(&self, request: &[u8]) {
         rustix::io::write(&self.0, request).unwrap();
+    }
+
+    /// True if an answer has come that was not read yet.
+    pub fn is_answered(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        rustix::net::recv(&self.0, &mut [0; 1], flags).is_ok()
     }
 
     /// The errno of the answer, if it has come.
