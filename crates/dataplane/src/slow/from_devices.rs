@@ -21,7 +21,7 @@ impl Slow {
     /// Gives the devices what waits for them, and moves on what they have done.
     #[cold]
     #[inline(never)]
-    pub(crate) fn exchange(&mut self, path: &mut Path) {
+    pub(super) fn exchange(&mut self, path: &mut Path) {
         let count = path.exec.rooms.devices.as_ref().map_or(0, |devices| devices.len());
         let (mut done, mut last) = (Burst::new(), None);
         for at in 0..count {

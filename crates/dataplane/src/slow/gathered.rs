@@ -21,7 +21,7 @@ impl Slow {
     /// Moves on what is done with, and what payloads of IP-TFS hold. No other stage is at work.
     #[cold]
     #[inline(never)]
-    pub(crate) fn move_on_gathered(&mut self, path: &mut Path) {
+    pub(super) fn move_on_gathered(&mut self, path: &mut Path) {
         if path.exec.rooms.aggfrag.has_arrived() {
             self.move_on_payloads(path);
         }

@@ -14,7 +14,7 @@ use crate::slow::Slow;
 
 impl Slow {
     /// Moves on what was handed over, in its order.
-    pub(crate) fn take_over(&mut self, path: &mut Path, handed: &mut ArrayVec<Handed, BURST_LEN>) {
+    pub(super) fn take_over(&mut self, path: &mut Path, handed: &mut ArrayVec<Handed, BURST_LEN>) {
         let mut arrived: ArrayVec<Arrived, BURST_LEN> = ArrayVec::new();
         let mut metas: ArrayVec<Meta, BURST_LEN> = ArrayVec::new();
         let cache = path.bulk_cache();
@@ -73,6 +73,17 @@ impl Slow {
                 self.open_own(path);
             }
         }
+    }
+
+    /// Moves on what other workers have handed over. These have no SAs of their own for it, or it would not come.
+    pub(super) fn take_over_of_others(
+        &mut self,
+        path: &mut Path,
+        handed: &mut ArrayVec<Handed, BURST_LEN>,
+    ) {
+        let me = path.view.owner.take();
+        self.take_over(path, handed);
+        path.view.owner = me;
     }
 
     /// Opens what was gathered: what comes out of it is of this worker.

@@ -100,7 +100,7 @@ impl Slow {
     ///
     /// A packet that still has none stays where it is, and those behind it wait with it: what is
     /// taken out does not come back in this round, so this ends.
-    pub(crate) fn retry(&mut self, path: &mut Path) {
+    pub(super) fn retry(&mut self, path: &mut Path) {
         loop {
             let (queue, view) = (&self.waiting, &path.view);
             let ready = queue.0.keys().filter(|key| queue.is_ready(view, key));

@@ -58,8 +58,13 @@ impl Slow {
         }
     }
 
+    /// Whether errors wait to be sent.
+    pub(crate) fn has_errors(&self) -> bool {
+        !self.errors.waiting.is_empty()
+    }
+
     /// Sends the errors that were made.
-    pub(crate) fn send_errors(&mut self, path: &mut Path) {
+    pub(super) fn send_errors(&mut self, path: &mut Path) {
         if self.errors.waiting.is_empty() {
             return;
         }

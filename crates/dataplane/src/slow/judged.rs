@@ -22,7 +22,7 @@ use crate::out::Out;
 
 impl Slow {
     /// Takes packets out that are judged here, or were where they have been, and moves them on; what is left is in its order.
-    pub(crate) fn take_judged(
+    pub(super) fn take_judged(
         &mut self,
         path: &mut Path,
         parcels: ArrayVec<Parcel, BURST_LEN>,

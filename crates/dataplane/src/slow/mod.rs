@@ -3,6 +3,7 @@
 //! Packets that wait for an SA are held here (`hold.rs`), ICMP errors are made here (`icmp.rs`), and what
 //! fragments have waited for goes on from here (`gathered.rs`).
 
+mod alone;
 mod from_devices;
 mod gathered;
 mod handed;
@@ -34,6 +35,7 @@ use crate::host_limits::HostLimits;
 use crate::model::{Action, Draft, FirstPorts, Meta, Origin, RateLimit, SealAll, Translation};
 use crate::out::fragment::fragment;
 use crate::resolve::{Asked, Decision, Entry, Verdict, homes, resolve};
+pub(crate) use alone::Alone;
 use hold::SaQueue;
 use icmp::Errors;
 use limited::with_headers;

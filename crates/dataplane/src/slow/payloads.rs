@@ -17,7 +17,7 @@ use crate::model::{Ingress, Metas, Payload};
 impl Slow {
     /// Takes the payloads apart that have arrived, and moves on what was inside. No other stage is at work.
     #[inline(never)]
-    pub(crate) fn move_on_payloads(&mut self, path: &mut Path) {
+    pub(super) fn move_on_payloads(&mut self, path: &mut Path) {
         let mut receivers = path.exec.rooms.aggfrag.receivers.take().unwrap_or_default();
         while let Some(payload) = path.exec.rooms.aggfrag.arrived.pop_front() {
             let Path { view, exec: Executor { crypt, out, rooms, .. }, .. } = path;
@@ -29,7 +29,7 @@ impl Slow {
     }
 
     /// Gives up payloads and pieces that were waited for long enough; all, if `is_last`.
-    pub(crate) fn expire_payloads(&mut self, path: &mut Path, is_last: bool) {
+    pub(super) fn expire_payloads(&mut self, path: &mut Path, is_last: bool) {
         let Some(mut receivers) = path.exec.rooms.aggfrag.receivers.take() else { return };
         let mut place = 0;
         while receivers.expire_at(&path.view, place, is_last) {

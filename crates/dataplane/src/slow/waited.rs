@@ -13,7 +13,7 @@ use crate::model::{Action, Arrived, Handed, Meta, RateSlot};
 
 impl Slow {
     /// Moves on what has tokens now, and ends what has waited too long; some of it at once.
-    pub(crate) fn move_on_waited(&mut self, path: &mut Path) {
+    pub(super) fn move_on_waited(&mut self, path: &mut Path) {
         for _ in 0..AT_ONCE {
             let Some(next) = path.exec.rooms.rates.next_waited(path.view.now.ns) else { break };
             path.exec.out.released(1);

@@ -23,41 +23,21 @@
 //! it is not overtaken.
 
 use dispatch::Sleepers;
-use dispatch::ordered::{self, Released, Releaser, Submitter};
-use io::{BURST_LEN, Burst, Packet};
+use dispatch::ordered::{self, Released};
+use io::{BURST_LEN, Burst};
 use outcome::{DropReason, Outcome};
 
 use crate::burst::Path;
 use crate::counters::Done;
-use crate::crypt::Inflation;
 use crate::event::Waker;
 use crate::features::Executor;
-use crate::model::{Ingress, Source};
+use crate::model::Source;
 use crate::out::batch::Batch;
+use crate::slow::Alone;
 use crate::worker::Worker;
 use crate::worker::crypto_worker::{CryptoParts, CryptoWorker};
-use crate::worker::turns::{Item, Side, SparePasses, spare_passes, work_on};
-
-/// The worker's side of its helpers.
-pub(crate) struct Helpers {
-    submitter: Submitter<Item>,
-    /// Away while the worker works on a burst itself.
-    own: Option<Box<(ordered::Worker<Item>, SparePasses)>>,
-    releaser: Releaser<Item>,
-    spare: Vec<Box<Batch>>,
-    wakers: Vec<Waker>,
-    sleepers: Sleepers,
-    /// What has got segments, and goes on when no helper is at work. It counts as held.
-    stepped: Vec<(Packet, Ingress)>,
-    /// Bursts that are not moved on yet.
-    in_flight: usize,
-    /// Bursts that no helper was woken for yet.
-    unannounced: usize,
-    /// Counts up when plans become void.
-    epoch: u64,
-    /// Counts up when all threads are said to have caught up with the databases.
-    catch_up: u64,
-}
+use crate::worker::pool::Helpers;
+use crate::worker::turns::{Item, Side, spare_passes, work_on};
 
 impl Side for Worker {
     fn path(&mut self) -> &mut Path {
@@ -280,13 +260,9 @@ impl Worker {
         payloads.for_each(|payload| rooms.aggfrag.take(out, payload));
         if has_turn {
             self.take_stepped();
-            self.path.newcomers = batch.source.newcomers;
-            self.path.exec.crypt.inflation = Inflation::WHOLE;
-            self.path.move_on_left(&mut self.slow, &mut batch.left);
-            self.slow.move_on_gathered(&mut self.path);
-            self.path.open_gathered(&mut self.slow);
-            self.slow.send_errors(&mut self.path);
-            self.path.exec.seal_gathered(&self.path.view);
+            // The burst has kept its turn.
+            let mut alone = Alone::of(&mut self.path, &mut self.slow);
+            alone.move_on_left(&mut batch.left, batch.source);
         }
     }
 
@@ -307,7 +283,16 @@ impl Worker {
     }
 
     /// Finishes all that is with the helpers. What has got segments there goes on with what has got some here.
-    pub(super) fn drain_helpers(&mut self) {
+    #[inline]
+    pub(super) fn drain_helpers(&mut self) -> Alone<'_> {
+        if self.helpers.is_some() {
+            self.wait_for_helpers();
+        }
+        Alone::of(&mut self.path, &mut self.slow)
+    }
+
+    #[inline(never)]
+    fn wait_for_helpers(&mut self) {
         while self.in_flight() > 0 {
             self.collect(true);
         }

@@ -1,5 +1,6 @@
 //! The worker: takes bursts from its ports, and brings every packet to its end.
 
+mod answers;
 mod asked;
 mod change;
 mod crypto_worker;
@@ -7,6 +8,7 @@ mod helpers;
 mod idle;
 mod passes;
 mod payloads;
+mod pool;
 mod queues;
 mod run;
 mod turns;
@@ -24,7 +26,7 @@ use policy::SaId;
 use crate::burst::{Path, Scratch};
 use crate::capture::Recorder;
 use crate::counters::Counters;
-use crate::crypt::{Crypt, Inflation, Resync};
+use crate::crypt::{Crypt, Resync};
 use crate::event::{EventSender, Waker};
 use crate::features::Executor;
 use crate::features::device::{self, DevicePacket, DeviceQueue};
@@ -42,8 +44,8 @@ use crate::view::View;
 use asked::{Asked, Merge};
 pub use change::TakenPort;
 pub use crypto_worker::{CryptoParts, CryptoWorker};
-use helpers::Helpers;
 pub use idle::Polling;
+use pool::Helpers;
 
 /// Flows whose plans a worker keeps unless told otherwise: 2.6 MiB.
 pub const DEFAULT_FLOWS: usize = 1 << 14;
@@ -223,9 +225,7 @@ impl Worker {
             self.answer();
         }
         if databases_changed && self.slow.has_waiting() {
-            // They get their numbers alone.
-            self.drain_helpers();
-            self.slow.retry(&mut self.path);
+            self.drain_helpers().retry();
         }
         let Path { view, exec, .. } = &mut self.path;
         if tables_changed {
@@ -281,12 +281,11 @@ impl Worker {
             self.exchange_with_devices();
         }
         while self.path.exec.has_gathered() {
-            // They get their numbers alone.
-            self.drain_helpers();
-            self.slow.move_on_gathered(&mut self.path);
-            self.path.open_gathered(&mut self.slow);
+            self.drain_helpers().move_on_gathered();
         }
-        self.slow.send_errors(&mut self.path);
+        if self.slow.has_errors() {
+            self.drain_helpers().send_errors();
+        }
         if self.path.exec.rooms.aggfrag.has_senders() {
             self.path.exec.send_due(&self.path.view, false);
         }
@@ -321,11 +320,7 @@ impl Worker {
     #[inline(never)]
     fn finish_steps(&mut self) {
         while self.path.exec.has_gathered() {
-            self.drain_helpers();
-            self.slow.move_on_gathered(&mut self.path);
-            self.path.open_gathered(&mut self.slow);
-            self.slow.send_errors(&mut self.path);
-            self.path.exec.seal_gathered(&self.path.view);
+            self.drain_helpers().finish_gathered();
         }
     }
 
@@ -333,10 +328,7 @@ impl Worker {
     #[cold]
     #[inline(never)]
     fn exchange_with_devices(&mut self) {
-        // They get their numbers alone.
-        self.drain_helpers();
-        self.slow.exchange(&mut self.path);
-        self.path.open_gathered(&mut self.slow);
+        self.drain_helpers().exchange();
     }
 
     /// Packets that wait for devices, or are in them.
@@ -347,18 +339,13 @@ impl Worker {
     /// Moves on the packets that have waited for this round's databases; returns how many there were.
     fn take_late(&mut self) -> usize {
         let count = self.path.exec.out.late.len();
-        if count > 0 {
-            // They get their numbers alone.
-            self.drain_helpers();
-        }
         let mut left = count;
         while left > 0 {
             let out = &mut self.path.exec.out;
             let some = core::iter::from_fn(|| out.next_late()).take(left.min(BURST_LEN));
             let mut some: ArrayVec<Handed, BURST_LEN> = some.map(Handed::Arrived).collect();
             left -= some.len();
-            self.slow.take_over(&mut self.path, &mut some);
-            self.slow.move_on_gathered(&mut self.path);
+            self.drain_helpers().take_late(&mut some);
         }
         count
     }
@@ -391,16 +378,8 @@ impl Worker {
             return 0;
         }
         self.path.exec.out.counters.taken_over.add(parcels.len() as u64);
-        // They get their numbers alone.
-        self.drain_helpers();
         let came = parcels.len();
-        let mut handed = self.slow.take_judged(&mut self.path, parcels);
-        self.path.exec.crypt.inflation = Inflation::WHOLE;
-        // They are of other workers, which have no SAs of their own for them, or these would not come.
-        let me = self.path.view.owner.take();
-        self.slow.take_over(&mut self.path, &mut handed);
-        self.path.view.owner = me;
-        self.slow.move_on_gathered(&mut self.path);
+        self.drain_helpers().take_over(parcels);
         came
     }
 
@@ -428,13 +407,7 @@ impl Worker {
             if self.is_for_helpers(came) {
                 self.submit(burst, source);
             } else {
-                if self.helpers.is_some() {
-                    self.drain_helpers();
-                }
-                self.path.run(&mut self.slow, burst, metas, source);
-                if self.path.exec.has_gathered() {
-                    self.slow.move_on_gathered(&mut self.path);
-                }
+                self.drain_helpers().run(burst, metas, source);
             }
         }
         self.scratch = Some(scratch);

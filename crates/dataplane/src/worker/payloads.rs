@@ -14,19 +14,14 @@ impl Worker {
             rooms.aggfrag.sweep(&mut hands, false);
         }
         if self.path.exec.rooms.aggfrag.is_overdue(self.path.view.now.ns) {
-            // What is inside gets its numbers alone.
-            self.drain_helpers();
-            self.slow.expire_payloads(&mut self.path, false);
+            self.drain_helpers().expire_payloads();
         }
     }
 
     /// Brings all that waits to its end: payloads leave and are taken apart as they are.
     pub(super) fn settle_payloads(&mut self) {
         if self.path.exec.rooms.aggfrag.is_used() {
-            self.drain_helpers();
-            self.slow.move_on_payloads(&mut self.path);
-            self.slow.expire_payloads(&mut self.path, true);
-            self.path.exec.send_due(&self.path.view, true);
+            self.drain_helpers().settle_payloads();
         }
     }
 }

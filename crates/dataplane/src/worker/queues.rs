@@ -8,10 +8,7 @@ impl Worker {
     #[inline(never)]
     pub(super) fn tend_queues(&mut self) {
         if self.path.exec.rooms.rates.is_due(self.path.view.now.ns) {
-            // They get their numbers alone.
-            self.drain_helpers();
-            self.slow.move_on_waited(&mut self.path);
-            self.slow.move_on_gathered(&mut self.path);
+            self.drain_helpers().move_on_waited();
         }
     }
 

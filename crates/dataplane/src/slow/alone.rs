@@ -1,0 +1,105 @@
+//! What only a worker does that no helper shares a turn with.
+//!
+//! An SA has one writer of its numbers at a time. While bursts are with helpers that is the holder of the turn, so
+//! what the worker moves on by itself waits until none is with them: the functions here are all that it has for that,
+//! and they are had by [`Alone`] alone.
+
+use arrayvec::ArrayVec;
+use io::{BURST_LEN, Burst};
+
+use super::Slow;
+use crate::burst::Path;
+use crate::crypt::Inflation;
+use crate::model::{Handed, Left, Metas, Parcel, Source};
+
+/// A worker whose helpers have no turn: none of them has a burst, or the one that came back has kept its turn.
+///
+/// It borrows the worker, so nothing is handed to helpers while there is one.
+pub(crate) struct Alone<'w> {
+    path: &'w mut Path,
+    slow: &'w mut Slow,
+}
+
+impl<'w> Alone<'w> {
+    /// For a worker that has seen to it.
+    pub(crate) fn of(path: &'w mut Path, slow: &'w mut Slow) -> Alone<'w> {
+        Alone { path, slow }
+    }
+
+    /// Moves each packet of a burst on that a port has brought.
+    pub(crate) fn run(&mut self, burst: &mut Burst, metas: &mut Metas, source: Source) {
+        self.path.run(self.slow, burst, metas, source);
+        if self.path.exec.has_gathered() {
+            self.slow.move_on_gathered(self.path);
+        }
+    }
+
+    /// Sends on what waited for SAs that are there now.
+    pub(crate) fn retry(&mut self) {
+        self.slow.retry(self.path);
+    }
+
+    /// Moves on what is done with, and what payloads of IP-TFS hold.
+    pub(crate) fn move_on_gathered(&mut self) {
+        self.slow.move_on_gathered(self.path);
+        self.path.open_gathered(self.slow);
+    }
+
+    /// Sends the ICMP errors that were made.
+    pub(crate) fn send_errors(&mut self) {
+        self.slow.send_errors(self.path);
+    }
+
+    /// Moves on what was done with, and brings what that leaves to its end: errors, and what is to be sealed.
+    pub(crate) fn finish_gathered(&mut self) {
+        self.move_on_gathered();
+        self.send_errors();
+        self.path.exec.seal_gathered(&self.path.view);
+    }
+
+    /// Gives the devices what waits for them, and moves on what they have done.
+    pub(crate) fn exchange(&mut self) {
+        self.slow.exchange(self.path);
+        self.path.open_gathered(self.slow);
+    }
+
+    /// Moves on packets that have waited here for this round's databases.
+    pub(crate) fn take_late(&mut self, some: &mut ArrayVec<Handed, BURST_LEN>) {
+        self.slow.take_over(self.path, some);
+        self.slow.move_on_gathered(self.path);
+    }
+
+    /// Moves on what other workers have handed over.
+    pub(crate) fn take_over(&mut self, parcels: ArrayVec<Parcel, BURST_LEN>) {
+        let mut handed = self.slow.take_judged(self.path, parcels);
+        self.path.exec.crypt.inflation = Inflation::WHOLE;
+        self.slow.take_over_of_others(self.path, &mut handed);
+        self.slow.move_on_gathered(self.path);
+    }
+
+    /// Moves on what a helper has left.
+    pub(crate) fn move_on_left(&mut self, left: &mut ArrayVec<Left, BURST_LEN>, source: Source) {
+        self.path.newcomers = source.newcomers;
+        self.path.exec.crypt.inflation = Inflation::WHOLE;
+        self.path.move_on_left(self.slow, left);
+        self.finish_gathered();
+    }
+
+    /// Moves on what has tokens now.
+    pub(crate) fn move_on_waited(&mut self) {
+        self.slow.move_on_waited(self.path);
+        self.slow.move_on_gathered(self.path);
+    }
+
+    /// Gives up payloads, and pieces of packets, that were waited for long enough.
+    pub(crate) fn expire_payloads(&mut self) {
+        self.slow.expire_payloads(self.path, false);
+    }
+
+    /// Takes payloads apart as they are, and has those leave that are being filled.
+    pub(crate) fn settle_payloads(&mut self) {
+        self.slow.move_on_payloads(self.path);
+        self.slow.expire_payloads(self.path, true);
+        self.path.exec.send_due(&self.path.view, true);
+    }
+}

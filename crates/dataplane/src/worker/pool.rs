@@ -1,0 +1,31 @@
+//! What a worker has of its helpers.
+
+use dispatch::Sleepers;
+use dispatch::ordered::{self, Releaser, Submitter};
+use io::Packet;
+
+use crate::event::Waker;
+use crate::model::Ingress;
+use crate::out::batch::Batch;
+use crate::worker::turns::{Item, SparePasses};
+
+/// The worker's side of its helpers.
+pub(crate) struct Helpers {
+    pub(super) submitter: Submitter<Item>,
+    /// Away while the worker works on a burst itself.
+    pub(super) own: Option<Box<(ordered::Worker<Item>, SparePasses)>>,
+    pub(super) releaser: Releaser<Item>,
+    pub(super) spare: Vec<Box<Batch>>,
+    pub(super) wakers: Vec<Waker>,
+    pub(super) sleepers: Sleepers,
+    /// What has got segments, and goes on when no helper is at work. It counts as held.
+    pub(super) stepped: Vec<(Packet, Ingress)>,
+    /// Bursts that are not moved on yet.
+    pub(super) in_flight: usize,
+    /// Bursts that no helper was woken for yet.
+    pub(super) unannounced: usize,
+    /// Counts up when plans become void.
+    pub(super) epoch: u64,
+    /// Counts up when all threads are said to have caught up with the databases.
+    pub(super) catch_up: u64,
+}
