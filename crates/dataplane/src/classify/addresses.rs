@@ -6,6 +6,46 @@
 //! left to inner flows, and a gateway of many peers touches nothing for each that only says "ESP".
 //! What is asked about the two addresses in place of the plan is answered here for most packets.
 
+use wire::{FlowKey, protocol};
+
+use crate::model::Meta;
+
+/// Addresses of packets lately, whose classification is remembered for an epoch of the tables.
+pub(crate) struct Addresses {
+    /// Addresses of this host, whatever rule applies, that ESP comes to.
+    pub(super) own: KnownAddresses,
+    /// Addresses that packets to this host may come from.
+    pub(super) sources: KnownAddresses,
+}
+
+impl Addresses {
+    pub(crate) const fn new() -> Addresses {
+        Addresses { own: KnownAddresses::new(), sources: KnownAddresses::new() }
+    }
+
+    /// Routes or addresses have changed.
+    pub(crate) fn forget(&mut self) {
+        self.own.forget();
+        self.sources.forget();
+    }
+
+    /// Notes that ESP to the flow's destination is this host's, whatever rule applies.
+    pub(crate) fn learn_own(&mut self, flow: &FlowKey) {
+        self.own.learn(flow.dst_words());
+    }
+
+    /// True if a packet is ESP, bare, from a port, to an address that is this host's for every
+    /// packet. It needs no plan.
+    #[inline(always)]
+    pub(crate) fn is_own_esp(&self, meta: &Meta) -> bool {
+        meta.summary.fields.protocol() == protocol::ESP
+            && meta.has_flow
+            && meta.ingress.ifindex != 0
+            && !meta.ingress.is_decrypted()
+            && self.own.has(meta.summary.flow.dst_words())
+    }
+}
+
 /// Cache of some addresses with one known property. Of another address the caller has to find it
 /// out.
 ///

@@ -3,51 +3,16 @@
 mod addresses;
 mod ethernet;
 
+pub(crate) use addresses::Addresses;
+
 use io::Burst;
-use wire::{FlowKey, protocol};
+use wire::FlowKey;
 
 use crate::burst::Path;
 use crate::model::{Meta, Metas, PortKind, Source, prefetch_headers};
-use addresses::KnownAddresses;
 
 /// Distance of the first pass's prefetch, in packets.
 const AHEAD: usize = 8;
-
-/// Addresses of packets lately, whose classification is remembered for an epoch of the tables.
-pub(crate) struct Addresses {
-    /// Addresses of this host, whatever rule applies, that ESP comes to.
-    own: KnownAddresses,
-    /// Addresses that packets to this host may come from.
-    sources: KnownAddresses,
-}
-
-impl Addresses {
-    pub(crate) const fn new() -> Addresses {
-        Addresses { own: KnownAddresses::new(), sources: KnownAddresses::new() }
-    }
-
-    /// Routes or addresses have changed.
-    pub(crate) fn forget(&mut self) {
-        self.own.forget();
-        self.sources.forget();
-    }
-
-    /// Notes that ESP to the flow's destination is this host's, whatever rule applies.
-    pub(crate) fn learn_own(&mut self, flow: &FlowKey) {
-        self.own.learn(flow.dst_words());
-    }
-
-    /// True if a packet is ESP, bare, from a port, to an address that is this host's for every
-    /// packet. It needs no plan.
-    #[inline(always)]
-    pub(crate) fn is_own_esp(&self, meta: &Meta) -> bool {
-        meta.summary.fields.protocol() == protocol::ESP
-            && meta.has_flow
-            && meta.ingress.ifindex != 0
-            && !meta.ingress.is_decrypted()
-            && self.own.has(meta.summary.flow.dst_words())
-    }
-}
 
 impl Path {
     /// Classifies each packet of a burst; its span is then the IP packet.

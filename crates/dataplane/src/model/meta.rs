@@ -5,7 +5,7 @@ use core::ops::{Deref, DerefMut};
 use io::BURST_LEN;
 use outcome::Outcome;
 use policy::{SaIndex, SaTag};
-use wire::{MacAddr, Summary};
+use wire::{Headers, MacAddr, Summary};
 
 use crate::model::{Ingress, Key, Newcomers, Outers, PortKind};
 
@@ -48,6 +48,14 @@ pub(crate) struct Meta {
 }
 
 impl Meta {
+    /// A packet's metadata once it may have another DSCP.
+    #[cold]
+    pub(crate) fn with_headers(&self, h: &Headers) -> Meta {
+        let mut meta = self.clone();
+        meta.summary.fields = h.into();
+        meta
+    }
+
     /// The flow's key in the flow cache.
     #[inline(always)]
     pub(crate) fn key(&self) -> Key {

@@ -1,7 +1,6 @@
 //! Packets that wait for an SA to be negotiated.
 
 use arrayvec::ArrayVec;
-use forward::HoldQueue;
 use io::Packet;
 use outcome::{DropReason, Outcome};
 use wire::Headers;
@@ -10,36 +9,10 @@ use crate::burst::Path;
 use crate::event::Event;
 use crate::model::Origin;
 use crate::out::Out;
-use crate::out::hold::{self, KEYS_AT_ONCE};
-use crate::resolve::{SaWait, has_sa};
+use crate::out::hold::KEYS_AT_ONCE;
+use crate::resolve::SaWait;
 use crate::slow::Slow;
-use crate::view::View;
-
-/// How long a packet may wait for an SA to be negotiated.
-const WAIT_NS: u64 = 5_000_000_000;
-
-/// A packet that waits for an SA.
-struct Waiting {
-    packet: Packet,
-    origin: Origin,
-    /// When this one's time is up, the owner of the policy is asked again.
-    asks: bool,
-}
-
-/// Waiting packets, to be resolved again.
-pub(super) struct SaQueue(HoldQueue<SaWait, Waiting>);
-
-impl SaQueue {
-    pub(super) fn new(workers: usize) -> SaQueue {
-        SaQueue(HoldQueue::new(hold::limits(WAIT_NS, workers)))
-    }
-
-    /// Whether the first packet that waits there need not wait any longer.
-    fn is_ready(&self, view: &View, key: &SaWait) -> bool {
-        let front = self.0.front(key);
-        front.is_some_and(|waiting| has_sa(view, waiting.packet.data(), waiting.origin))
-    }
-}
+use crate::slow::sa_queue::Waiting;
 
 impl Slow {
     /// There is no SA yet: the owner of the policy is asked for one, and the packet waits.

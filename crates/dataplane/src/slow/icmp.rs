@@ -4,34 +4,15 @@
 //! like any other. Where the offending packet came under protection, the error goes back under
 //! protection or not at all.
 
-use std::sync::Arc;
-
-use arrayvec::ArrayVec;
 use forward::{IcmpCause, Reporter, icmp_error};
 use io::Packet;
 use wire::Headers;
 
 use crate::burst::Path;
-use crate::host_limits::{ERRORS_AT_ONCE, HostLimits};
 use crate::model::Origin;
 use crate::resolve::{Route, route};
 use crate::slow::Slow;
-
-/// Errors that wait to be sent: as many as one burst may cause.
-const WAITING: usize = ERRORS_AT_ONCE as usize;
-
-/// The errors of one worker.
-pub(super) struct Errors {
-    shared: Arc<HostLimits>,
-    /// Made, and not yet sent; each with its own origin.
-    waiting: ArrayVec<(Packet, Origin), WAITING>,
-}
-
-impl Errors {
-    pub(super) fn new(shared: Arc<HostLimits>) -> Errors {
-        Errors { shared, waiting: ArrayVec::new() }
-    }
-}
+use crate::slow::errors::Errors;
 
 impl Slow {
     /// Makes an error about a packet, if the rules and the rate limit allow it.

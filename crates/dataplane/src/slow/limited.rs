@@ -8,7 +8,7 @@ use crate::burst::Path;
 use crate::features::Executor;
 use crate::features::limit::rates::Stop;
 use crate::features::limit::{marked, wait_for};
-use crate::model::{Action, Judging, Meta, RateLimit};
+use crate::model::{Action, Judging, RateLimit};
 use crate::slow::Entered;
 
 impl Path {
@@ -69,12 +69,4 @@ impl Path {
         let places = self.flows.places();
         self.exec.rooms.rates.keep((place, places), action, limit).map(Action::Limit)
     }
-}
-
-/// A packet's metadata once it may have another DSCP.
-#[cold]
-pub(super) fn with_headers(meta: &Meta, h: &Headers) -> Meta {
-    let mut meta = meta.clone();
-    meta.summary.fields = h.into();
-    meta
 }

@@ -4,6 +4,8 @@
 //! fragments have waited for goes on from here (`gathered.rs`).
 
 mod alone;
+mod entered;
+mod errors;
 mod from_devices;
 mod gathered;
 mod handed;
@@ -13,6 +15,7 @@ mod judged;
 mod limited;
 mod path_errors;
 mod payloads;
+mod sa_queue;
 mod segment_errors;
 mod stepped;
 mod waited;
@@ -32,35 +35,18 @@ use crate::features::Executor;
 use crate::features::fragments::gather;
 use crate::features::translate::translate;
 use crate::host_limits::HostLimits;
-use crate::model::{Action, Draft, FirstPorts, Meta, Origin, RateLimit, SealAll, Translation};
+use crate::model::{Action, Draft, Meta, Origin, RateLimit, SealAll, Translation};
 use crate::out::fragment::fragment;
 use crate::resolve::{Asked, Decision, Entry, Verdict, homes, resolve};
 pub(crate) use alone::Alone;
-use hold::SaQueue;
-use icmp::Errors;
-use limited::with_headers;
+use entered::Entered;
+use errors::Errors;
+use sa_queue::SaQueue;
 
 /// The slow path of one worker.
 pub(crate) struct Slow {
     waiting: SaQueue,
     errors: Errors,
-}
-
-/// How a packet came to the slow path.
-#[derive(Clone, Copy)]
-enum Entered<'m> {
-    /// Classified: it arrived, or was decrypted. Of a fragment, its packet's ports if they are known.
-    Arrived(&'m Meta, Option<FirstPorts>),
-    /// No port received it now: it was held, or the worker made it.
-    Again(Origin, Option<FirstPorts>),
-}
-
-impl Entered<'_> {
-    fn ports(self) -> Option<FirstPorts> {
-        match self {
-            Entered::Arrived(_, ports) | Entered::Again(_, ports) => ports,
-        }
-    }
 }
 
 impl Misses for Slow {
@@ -148,7 +134,7 @@ impl Slow {
                 let of_headers;
                 let meta = match entered {
                     Entered::Arrived(meta, _) if passed.is_some() => {
-                        of_headers = with_headers(meta, h);
+                        of_headers = meta.with_headers(h);
                         &of_headers
                     }
                     Entered::Arrived(meta, _) => meta,
