@@ -14,7 +14,7 @@
 //! | `burst` | the passes of a burst |
 //! | `model` | nouns that several of the parts below name: actions, next hops, how packets come and go on |
 //! | `view` | what a burst is judged by: tables, databases, time; stands still for the burst |
-//! | `classify` | pass 1: Ethernet and IP headers, whether it is ESP for this host, the flow's key |
+//! | `burst::classify` | pass 1: Ethernet and IP headers, whether it is ESP for this host, the flow's key |
 //! | `flows` | pass 2: the flow cache, its plans, and what voids them |
 //! | `slow` | misses: resolve, remember, carry out; packets that wait for an SA, ICMP errors |
 //! | `resolve` | decisions: policy, SA, route, size. Looks everything up and changes nothing |
@@ -73,7 +73,6 @@
 
 mod burst;
 mod capture;
-mod classify;
 mod counters;
 mod crypt;
 mod event;

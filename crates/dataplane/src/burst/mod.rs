@@ -2,7 +2,7 @@
 //!
 //! | pass | each packet | prefetches |
 //! | --- | --- | --- |
-//! | 1 | is classified and hashed ([`crate::classify`]) | headers; the flow's tags |
+//! | 1 | is classified and hashed ([`crate::burst::classify`]) | headers; the flow's tags |
 //! | 2 | is looked for in the flow cache ([`crate::flows`]) | the flow's plan |
 //! | 3 | is moved on by its plan ([`crate::features`]), or is a miss | |
 //!
@@ -10,6 +10,7 @@
 //! Decrypted packets are accepted in the order of arrival, and take passes 2 and 3 again. Nothing is
 //! opened while packets are moved on: [`Path::run`] makes room before. So no pass calls itself.
 
+pub(crate) mod classify;
 pub(crate) mod prefetch;
 mod taps;
 
@@ -21,7 +22,7 @@ use mem::Cache;
 use outcome::DropReason;
 use policy::SaEntry;
 
-use crate::classify::Addresses;
+use crate::burst::classify::Addresses;
 use crate::crypt::{Inflation, Opens};
 use crate::features::Executor;
 use crate::features::Holds;

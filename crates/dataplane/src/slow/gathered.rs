@@ -12,7 +12,7 @@ use wire::Fragment;
 
 use super::{Entered, Slow};
 use crate::burst::Path;
-use crate::classify::meta_of;
+use crate::burst::classify::meta_of;
 use crate::features::device::is_for_device;
 use crate::model::{Arrived, FirstPorts, Handed};
 use crate::resolve::{Entry, resolve, resolve_fragment};

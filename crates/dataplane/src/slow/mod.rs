@@ -28,8 +28,8 @@ use outcome::{DropReason, Outcome};
 use policy::SaEntry;
 use wire::{Fields, Headers, Summary};
 
+use crate::burst::classify::meta_of;
 use crate::burst::{Misses, Path};
-use crate::classify::meta_of;
 use crate::crypt::check_volume;
 use crate::features::Executor;
 use crate::features::fragments::gather;
