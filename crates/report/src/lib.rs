@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | this one | requests, and the answers to most of them |
 //! | `capture`, `connections`, `event`, `flows`, `limit`, `nat`, `reload`, `why` | the answers of a command each |
+//! | `words` | fields that are one of a few words |
 //! | [`client`] | asks a running daemon |
 //! | [`paths`] | where an instance keeps its sockets and its state |
 //! | [`protocol`] | names of IP protocols |
@@ -22,6 +23,7 @@ pub mod protocol;
 mod reload;
 pub mod rule_text;
 mod why;
+mod words;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,6 +38,10 @@ pub use limit::{Limit, LimitBucket, LimitColour, LimitSet, LimitWaiting};
 pub use nat::{Nat, NatConnection, NatEnds, NatTable};
 pub use reload::{Configuration, Refusal, Reloaded};
 pub use why::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
+pub use words::{
+    Direction, Owner, PolicyAction, PolicyProtocol, PortKind, PortMode, SaMode, SaPlacement,
+    SaProtocol, State,
+};
 
 /// Request of a command to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -195,7 +201,7 @@ pub struct Status {
     pub polling: String,
     /// Owner of SAs and policies: `builtin` or `kernel`.
     #[serde(default)]
-    pub source: String,
+    pub source: Owner,
     /// State of the seccomp filters: on, or why they are not.
     #[serde(default)]
     pub seccomp: String,
@@ -232,9 +238,9 @@ pub struct Sa {
     /// Destination of the outer header.
     pub dst: String,
     /// `esp` or `ah`.
-    pub protocol: String,
+    pub protocol: SaProtocol,
     /// `tunnel`, `transport` or `iptfs`.
-    pub mode: String,
+    pub mode: SaMode,
     /// Algorithms of the SA.
     pub suite: String,
     /// Extended sequence numbers.
@@ -251,14 +257,14 @@ pub struct Sa {
     pub cpu: Option<u32>,
     /// `in` or `out`, where exactly one of its ends is this host's.
     #[serde(default)]
-    pub direction: Option<String>,
+    pub direction: Option<Direction>,
     /// Algorithms of the SA that are weak.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub weak: Vec<String>,
     /// `valid`, `dying` (soft limit reached), `expired` (hard limit reached).
     pub state: String,
     /// Where its packets are worked on: `software`, or `kernel` where the kernel owns SAs and has this one.
-    pub placement: String,
+    pub placement: SaPlacement,
     /// Why the kernel has it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub why: Option<String>,
@@ -324,13 +330,13 @@ pub struct Policy {
     /// The database's number.
     pub index: u32,
     /// `in`, `out`, `fwd`.
-    pub direction: String,
+    pub direction: Direction,
     /// Source prefix with port.
     pub src: String,
     /// Destination prefix with port.
     pub dst: String,
     /// Protocol, `any` for all.
-    pub protocol: String,
+    pub protocol: PolicyProtocol,
     /// The interface that its packets' routes lead to, if it names one.
     pub dev: Option<String>,
     /// Lower comes first, among those of devices and among those of software.
@@ -340,7 +346,7 @@ pub struct Policy {
     pub device: Option<String>,
     /// `protect`, `bypass`, `block`; `block (unsupported)` for what culvert cannot carry out and so
     /// blocks, `none (no tunnel)` where no tunnel interface has its `if_id`, `leave` where the kernel carries it out.
-    pub action: String,
+    pub action: PolicyAction,
     /// Why the kernel carries it out.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub why: Option<String>,
@@ -386,7 +392,7 @@ pub struct Device {
     /// Which SAs it has: `asked`, `auto`.
     pub has: String,
     /// `up`, or why it is given nothing.
-    pub state: String,
+    pub state: State,
     /// How full its tables are.
     pub tables: Vec<DeviceTable>,
     /// Packets that it has sealed.
@@ -439,17 +445,17 @@ pub struct Port {
     /// Name of the interface.
     pub interface: String,
     /// `af-xdp`, `packet`, `auto` (before one of these is chosen), `memif`, `vlan`, `tun` or `tunnel`.
-    pub kind: String,
+    pub kind: PortKind,
     /// Of a tunnel interface: the `if_id` of its policies and SAs, if it has one.
     pub if_id: Option<u32>,
     /// Of a VLAN of a port: its identifier; of one that lies on another VLAN, that one's first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub vlan: Vec<u16>,
     /// `up`, `down`, `missing`, with the reason.
-    pub state: String,
+    pub state: State,
     /// `native` or `generic`, and `copy` or `zero-copy`; of memif `server` or `client`; of a VLAN which, and of
     /// which port.
-    pub mode: String,
+    pub mode: PortMode,
     /// Why it is of this kind, where the configuration leaves that open (`kind = "auto"`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub chosen: Option<String>,

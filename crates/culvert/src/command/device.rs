@@ -49,7 +49,7 @@ fn text(name: &str) -> Result<String, ClientError> {
             d.port,
             d.placement,
             d.has,
-            d.state,
+            d.state.to_string(),
             tables.collect::<Vec<_>>().join(", "),
             si(d.sealed),
             si(d.opened),

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::events::newest;
 use crate::client::ask;
 use crate::files::open_secret;
-use crate::report::{Event, Events, Occurrence, Request, Sa};
+use crate::report::{Event, Events, Occurrence, Request, Sa, SaProtocol};
 
 /// The table of SAs that there were since it was begun.
 pub struct Keys {
@@ -64,7 +64,7 @@ impl Keys {
     fn add(&mut self) -> Result<bool, Box<dyn Error>> {
         let sas: Vec<Sa> = ask(&self.name, Request::Sa { show_keys: true, spi: None })?;
         let before = self.lines.len();
-        for sa in sas.iter().filter(|sa| sa.protocol == "esp") {
+        for sa in sas.iter().filter(|sa| sa.protocol == SaProtocol::Esp) {
             let key = (sa.src.clone(), sa.dst.clone(), sa.spi.clone());
             self.lines.entry(key).or_insert_with(|| line(sa));
         }

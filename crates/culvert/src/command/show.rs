@@ -11,8 +11,8 @@ use super::{connections, tunnels};
 use crate::client::{ClientError, ask, ask_json};
 use crate::command::events::time_text;
 use crate::report::{
-    Configuration, Drops, Policy, Port, Queue, Request, Routes, Sa, Stats, Status, TunnelState,
-    Worker,
+    Configuration, Drops, Policy, Port, PortKind, Queue, Request, Routes, Sa, SaProtocol, Stats,
+    Status, TunnelState, Worker,
 };
 use crate::table::{brief, si, span, table, table_within, terminal_width};
 
@@ -65,7 +65,7 @@ fn status_text(s: Status, verbose: bool) -> String {
             ("version", s.version),
             ("process", s.pid.to_string()),
             ("engine", s.engine),
-            ("source", s.source),
+            ("source", s.source.to_string()),
             ("workers", workers_text(&s.workers)),
             ("polling", s.polling),
             ("seccomp", s.seccomp),
@@ -121,10 +121,10 @@ fn kinds_text(kinds: &BTreeMap<String, Vec<String>>) -> String {
 
 /// A port's kind in words.
 fn kind_text(kind: &str) -> &str {
-    match kind {
-        "af-xdp" => "AF_XDP",
-        "packet" => "packet sockets",
-        other => other,
+    match PortKind::from(kind) {
+        PortKind::AfXdp => "AF_XDP",
+        PortKind::Packet => "packet sockets",
+        _ => kind,
     }
 }
 
@@ -165,8 +165,8 @@ pub fn sa(
             .collect();
         let packed: Vec<String> = sas.iter().filter_map(packed_text).collect();
         let rows = sas.into_iter().map(|sa| {
-            let mut flags = vec![sa.mode];
-            flags.extend((sa.protocol != "esp").then_some(sa.protocol));
+            let mut flags = vec![sa.mode.to_string()];
+            flags.extend((sa.protocol != SaProtocol::Esp).then(|| sa.protocol.to_string()));
             flags.extend(sa.encap.map(|(s, d)| format!("udp {s}-{d}")));
             flags.extend(sa.esn.then(|| "esn".to_owned()));
             flags.extend(sa.mark.map(|m| format!("mark {m}")));
@@ -174,7 +174,7 @@ pub fn sa(
             flags.extend(sa.cpu.map(|cpu| format!("cpu {cpu}")));
             vec![
                 sa.spi,
-                sa.direction.unwrap_or_else(|| "-".into()),
+                sa.direction.map_or_else(|| "-".into(), |way| way.to_string()),
                 sa.src,
                 sa.dst,
                 flags.join(","),
@@ -267,7 +267,14 @@ pub fn policy(name: &str, json: bool) -> Result<String, ClientError> {
         let rows = policies.into_iter().map(|p| {
             let action = p.action_text();
             let (index, priority) = (p.index.to_string(), p.priority.to_string());
-            let mut row = vec![index, p.direction, priority, p.src, p.dst, p.protocol];
+            let mut row = vec![
+                index,
+                p.direction.to_string(),
+                priority,
+                p.src,
+                p.dst,
+                p.protocol.to_string(),
+            ];
             let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".into());
             row.extend(has_dev.then(|| or_none(p.dev)));
             let if_id = (p.if_id != 0).then(|| format!("if_id {:#x}", p.if_id));
@@ -347,7 +354,7 @@ fn ports_text(ports: Vec<Port>, width: Option<usize>) -> String {
     let mut chosen: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for port in &ports {
         if let Some(why) = &port.chosen {
-            let how = format!("{}: {why}", kind_text(&port.kind));
+            let how = format!("{}: {why}", kind_text(port.kind.as_str()));
             chosen.entry(how).or_default().push(port.interface.clone());
         }
     }
@@ -357,9 +364,9 @@ fn ports_text(ports: Vec<Port>, width: Option<usize>) -> String {
     let rows = ports.into_iter().map(|p| {
         vec![
             p.interface,
-            p.kind,
-            shortened(&p.state, port_word(&p.state)),
-            shortened(&p.mode, p.mode.split([',', ' ']).next().unwrap_or("-")),
+            p.kind.to_string(),
+            shortened(p.state.as_str(), port_word(p.state.as_str())),
+            shortened(p.mode.as_str(), p.mode.as_str().split([',', ' ']).next().unwrap_or("-")),
             p.queues.to_string(),
             p.mtu.to_string(),
             p.mac,
@@ -397,7 +404,9 @@ fn port_word(state: &str) -> &str {
 
 /// Details of a port for which the table has no room.
 fn port_details(port: &Port) -> impl Iterator<Item = String> {
-    let long = [&port.state, &port.mode].into_iter().filter(|s| s.chars().count() > PORT_CELL);
+    let long = [port.state.as_str(), port.mode.as_str()]
+        .into_iter()
+        .filter(|s| s.chars().count() > PORT_CELL);
     long.map(|text| format!("{}: {text}", port.interface)).collect::<Vec<_>>().into_iter()
 }
 

@@ -4,7 +4,7 @@ use super::facts::{Facts, KernelEsp};
 use super::finding::Finding;
 use super::taken;
 use crate::config::{Firewall, SourceChoice};
-use crate::report::{Policy, Sa};
+use crate::report::{Direction, Policy, PolicyAction, Sa, SaProtocol};
 
 /// All of them.
 pub fn check(facts: &Facts) -> Vec<Finding> {
@@ -115,8 +115,8 @@ fn weak(sas: &[Sa]) -> Option<Finding> {
 
 /// Inbound SAs that anybody can replay packets of.
 fn without_window(name: &str, sas: &[Sa]) -> Option<Finding> {
-    let is_inbound = |sa: &&Sa| sa.direction.as_deref() == Some("in");
-    let is_checked = |sa: &&Sa| matches!(sa.protocol.as_str(), "esp" | "ah");
+    let is_inbound = |sa: &&Sa| sa.direction == Some(Direction::In);
+    let is_checked = |sa: &&Sa| matches!(sa.protocol, SaProtocol::Esp | SaProtocol::Ah);
     let open = sas.iter().filter(is_checked).filter(is_inbound).filter(|sa| sa.replay_window == 0);
     let open: Vec<String> = open.map(|sa| sa.spi.clone()).collect();
     (!open.is_empty()).then(|| {
@@ -139,7 +139,7 @@ fn without_window(name: &str, sas: &[Sa]) -> Option<Finding> {
 /// Policies that block, and that nobody may want any more: what an IKE daemon has left that ended without order.
 fn blocks(facts: &Facts, policies: &[Policy]) -> Vec<Finding> {
     let is_ike_there = !facts.programs.running.is_empty();
-    let blocks = policies.iter().filter(|policy| policy.action == "block");
+    let blocks = policies.iter().filter(|policy| policy.action == PolicyAction::Block);
     let found = blocks.filter_map(|policy| {
         let hidden = policies.iter().find(|other| is_hidden(other, policy));
         let why = match hidden {
@@ -165,7 +165,7 @@ fn blocks(facts: &Facts, policies: &[Policy]) -> Vec<Finding> {
 
 /// True if a policy that protects never gets a packet because of another one of its selector.
 fn is_hidden(policy: &Policy, block: &Policy) -> bool {
-    let asks = policy.action == "protect" || policy.action == "leave";
+    let asks = matches!(policy.action, PolicyAction::Protect | PolicyAction::Leave);
     let selector = |p: &Policy| {
         (p.direction.clone(), p.src.clone(), p.dst.clone(), p.protocol.clone(), p.dev.clone())
     };

@@ -160,11 +160,11 @@ fn how(facts: &Facts, port: &PortFacts) -> Option<How> {
         return None;
     }
     match facts.working_port(&port.config.interface) {
-        Some(working) if working.mode.starts_with("generic") => {
+        Some(working) if working.mode.is_generic() => {
             // As it was wanted.
             (port.config.mode != XdpMode::Generic).then_some(Generic)
         }
-        Some(working) if working.mode.ends_with("zero-copy") => Some(ZeroCopy),
+        Some(working) if working.mode.copies() == Some(false) => Some(ZeroCopy),
         Some(_) => Some(Copied),
         None => (port.config.mode != XdpMode::Generic).then_some(ZeroCopy),
     }

@@ -6,6 +6,7 @@
 
 use super::facts::{Facts, Running};
 use super::finding::Finding;
+use crate::report::{PortKind, SaMode, SaProtocol};
 
 /// One line at most. Nothing beside a kernel, whose SAs are not super-packets' in any case.
 pub fn check(facts: &Facts) -> Vec<Finding> {
@@ -15,7 +16,10 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
     }
     let raw = running.sas.iter().filter(|sa| {
         // ESP in UDP over IPv6 is not for every peer: Linux has had it since 5.8.
-        sa.protocol == "esp" && sa.encap.is_none() && sa.mode == "tunnel" && !sa.dst.contains(':')
+        sa.protocol == SaProtocol::Esp
+            && sa.encap.is_none()
+            && sa.mode == SaMode::Tunnel
+            && !sa.dst.contains(':')
     });
     let count = raw.count();
     if count == 0 {
@@ -31,10 +35,12 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
 /// True if all interfaces that ESP may come by have packet sockets. It is not known by which of
 /// them it comes.
 fn takes_super_packets(running: &Running) -> bool {
-    let mut ports =
-        running.ports.iter().filter(|p| matches!(p.kind.as_str(), "af-xdp" | "packet" | "auto"));
+    let mut ports = running
+        .ports
+        .iter()
+        .filter(|p| matches!(p.kind, PortKind::AfXdp | PortKind::Packet | PortKind::Auto));
     let has_any = ports.clone().next().is_some();
-    has_any && ports.all(|port| port.kind == "packet")
+    has_any && ports.all(|port| port.kind == PortKind::Packet)
 }
 
 #[cfg(test)]

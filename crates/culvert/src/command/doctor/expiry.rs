@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::facts::Facts;
 use super::finding::Finding;
-use crate::report::Sa;
+use crate::report::{Direction, Sa};
 
 /// From so many outbound SAs of a peer on their rekeyings are felt ...
 const MANY: usize = 8;
@@ -17,7 +17,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
     let Some(Ok(running)) = &facts.instance.daemon else { return Vec::new() };
     let mut by_peer: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     // Those inbound are rekeyed with these.
-    for sa in running.sas.iter().filter(|sa| sa.direction.as_deref() == Some("out")) {
+    for sa in running.sas.iter().filter(|sa| sa.direction == Some(Direction::Out)) {
         by_peer.entry(&sa.dst).or_default().extend(due(sa));
     }
     let found = by_peer.into_iter().filter_map(|(dst, times)| {

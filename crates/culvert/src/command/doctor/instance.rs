@@ -4,6 +4,7 @@ use super::facts::{Facts, Running, Standing};
 use super::finding::Finding;
 use super::processes::IkeProcess;
 use crate::paths;
+use crate::report::Owner;
 use crate::table::span;
 
 /// All of them.
@@ -162,7 +163,7 @@ fn running_daemon(name: &str, running: &Running) -> Vec<Finding> {
             "systemctl restart culvert (tunnels stay)",
         ));
     }
-    if status.clients == 0 && status.source != "kernel" {
+    if status.clients == 0 && status.source != Owner::Kernel {
         findings.push(Finding::warning(
             check,
             "no IKE daemon is connected",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::facts::{Facts, Running};
 use super::finding::Finding;
-use crate::report::Sa;
+use crate::report::{Direction, PortKind, Sa};
 
 /// MTU that every link with IPv6 has (RFC 8200, section 5), in bytes.
 const IPV6_LEAST: usize = 1280;
@@ -91,18 +91,20 @@ fn least_mtu(facts: &Facts) -> Option<usize> {
 
 /// True if a policy with an SA of the peer's is for IPv6.
 fn carries_ipv6(running: &Running, peer: &Peer) -> bool {
-    running.policies.iter().filter(|p| p.direction == "out" && p.dst.contains(':')).any(|policy| {
-        let asks = |reqid: &u32| {
-            let end = format!("reqid {reqid}");
-            policy.templates.iter().any(|template| template.ends_with(&end))
-        };
-        peer.reqids.iter().any(asks)
-    })
+    running.policies.iter().filter(|p| p.direction == Direction::Out && p.dst.contains(':')).any(
+        |policy| {
+            let asks = |reqid: &u32| {
+                let end = format!("reqid {reqid}");
+                policy.templates.iter().any(|template| template.ends_with(&end))
+            };
+            peer.reqids.iter().any(asks)
+        },
+    )
 }
 
 /// Tunnel interfaces that take longer packets than their SAs.
 fn tunnels(running: &Running) -> Vec<Finding> {
-    let found = running.ports.iter().filter(|port| port.kind == "tunnel").filter_map(|port| {
+    let found = running.ports.iter().filter(|port| port.kind == PortKind::Tunnel).filter_map(|port| {
         let if_id = port.if_id?;
         let of_it = running.sas.iter().filter(|sa| sa.if_id == if_id);
         let inner = of_it.filter_map(|sa| sa.inner_mtu).min()?;

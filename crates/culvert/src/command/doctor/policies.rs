@@ -7,7 +7,7 @@ use mirror::Prefix;
 
 use super::facts::{Facts, Running, Waited};
 use super::finding::Finding;
-use crate::report::Policy;
+use crate::report::{Direction, Policy, PolicyAction, PolicyProtocol};
 
 /// All of them.
 pub fn check(facts: &Facts) -> Vec<Finding> {
@@ -20,7 +20,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
 /// Packets of a policy, apart from their addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Kind<'p> {
-    direction: &'p str,
+    direction: &'p Direction,
     mark: Option<&'p str>,
     if_id: u32,
 }
@@ -46,7 +46,7 @@ impl<'p> Parsed<'p> {
     /// that this one lacks.
     fn covers(&self, other: &Parsed<'_>) -> bool {
         let (a, b) = (self.policy, other.policy);
-        (a.protocol == "any" || a.protocol == b.protocol)
+        (a.protocol == PolicyProtocol::Any || a.protocol == b.protocol)
             && (a.dev.is_none() || a.dev == b.dev)
             && self.ports.iter().zip(&other.ports).all(|(a, b)| a.is_none() || a == b)
     }
@@ -85,7 +85,7 @@ fn hidden(policies: &[Policy], is_beside_kernel: bool) -> Vec<Finding> {
     let found = parsed.iter().filter_map(|one| {
         let before = first(one)?;
         // That one is told as a block.
-        let is_block = is_beside_kernel && before.action == "block";
+        let is_block = is_beside_kernel && before.action == PolicyAction::Block;
         (!is_block).then(|| finding(before, one.policy))
     });
     found.collect()
@@ -128,7 +128,7 @@ pub const PATIENCE_S: u64 = 6;
 
 /// Policies that protect and have no SAs; an inbound one needs none of its own.
 pub fn without_sas(policies: &[Policy]) -> impl Iterator<Item = &Policy> {
-    policies.iter().filter(|p| p.has_sas == Some(false) && p.action == "protect")
+    policies.iter().filter(|p| p.has_sas == Some(false) && p.action == PolicyAction::Protect)
 }
 
 /// Policies that had no SAs before, and have none now, while packets have waited for some.

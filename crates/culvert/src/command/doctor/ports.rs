@@ -7,7 +7,7 @@ use super::finding::{Finding, Outcome};
 use super::mend::Mend;
 use crate::config::{Config, Sockets, XdpMode};
 use crate::daemon::{FRAMES_PER_FULL_QUEUE, FRAMES_SPARE, QUEUES_PER_WORKER, frames_at_start};
-use crate::report::Port;
+use crate::report::{Port, PortKind, PortMode};
 
 /// Every port, then the buffers.
 pub fn check(facts: &Facts) -> Vec<Finding> {
@@ -136,7 +136,7 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
         ));
     }
     if let Some(working) = working
-        && working.mode.starts_with("generic")
+        && working.mode.is_generic()
         && port.config.mode == XdpMode::Auto
     {
         findings.push(Finding::warning(
@@ -169,7 +169,7 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
     if let Ok(device) = &port.device
         && port.config.kind == Sockets::Xdp
         && !facts.is_beside_kernel()
-        && has_no_zero_copy(device, working.map(|w| w.mode.as_str()))
+        && has_no_zero_copy(device, working.map(|w| &w.mode))
     {
         let seen = format!(
             "{} has no zero copy: without kind = \"xdp\" TCP would be faster, with encap = yes twice as fast",
@@ -183,7 +183,7 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
 /// Frames that packet sockets got and could not hand on, where there are many: one in a thousand.
 fn refused(check: &str, working: &Port) -> Option<Finding> {
     let refused = working.faults.get("rx-refused").copied().unwrap_or(0);
-    let is_told = working.kind == "packet" && refused > working.rx_packets / 1000;
+    let is_told = working.kind == PortKind::Packet && refused > working.rx_packets / 1000;
     is_told.then(|| {
         Finding::warning(
             check,
@@ -200,9 +200,9 @@ fn refused(check: &str, working: &Port) -> Option<Finding> {
 }
 
 /// True if AF_XDP copies each frame: as the daemon sees it, else by the driver's name.
-fn has_no_zero_copy(device: &Device, mode: Option<&str>) -> bool {
+fn has_no_zero_copy(device: &Device, mode: Option<&PortMode>) -> bool {
     let is_virtual = matches!(device.driver.as_str(), "veth" | "virtio_net");
-    is_virtual && mode.is_none_or(|mode| mode.ends_with(", copy"))
+    is_virtual && mode.is_none_or(|mode| mode.copies() == Some(true))
 }
 
 fn summary(port: &PortFacts, works: Works, mtu: u32) -> String {
@@ -313,7 +313,7 @@ fn device_findings(
 /// Why tags that travel beside the frame are lost: as the daemon knows, else by what the driver promises. `None` if
 /// they are put back.
 fn lost_tags(port: &PortFacts, device: &Device, working: Option<&Port>) -> Option<String> {
-    if working.is_some_and(|working| working.kind == "packet") {
+    if working.is_some_and(|working| working.kind == PortKind::Packet) {
         return None;
     }
     match working.map(|working| working.stripped_tags.as_deref()) {

@@ -1,22 +1,24 @@
 //! Which SAs and policies of a kernel the fast path has taken, and what has the others taken.
 
 use super::finding::Finding;
-use crate::report::{Policy, Sa};
+use crate::report::{Direction, Policy, PolicyAction, Sa, SaPlacement};
 
 const CHECK: &str = "beside";
 
 /// The sums, and each SA and policy; those of one fate together.
 pub fn check(sas: &[Sa], policies: &[Policy]) -> Vec<Finding> {
     let of_sas = sas.iter().map(|sa| {
-        let direction = sa.direction.as_deref().unwrap_or("-");
+        let direction = sa.direction.as_ref().map_or("-", Direction::as_str);
         let name = format!("SA {} ({direction} {} > {})", sa.spi, sa.src, sa.dst);
-        let why = (sa.placement == "kernel").then(|| sa.why.as_deref().unwrap_or(UNDECIDED));
+        let why =
+            (sa.placement == SaPlacement::Kernel).then(|| sa.why.as_deref().unwrap_or(UNDECIDED));
         (name, why)
     });
     let of_policies = policies.iter().map(|policy| {
         let Policy { index, direction, src, dst, action, .. } = policy;
         let name = format!("policy {index} ({direction} {src} > {dst})");
-        let why = (action == "leave").then(|| policy.why.as_deref().unwrap_or(UNDECIDED));
+        let why =
+            (*action == PolicyAction::Leave).then(|| policy.why.as_deref().unwrap_or(UNDECIDED));
         (name, why)
     });
     let mut findings = several("SAs are in the fast path", "in the kernel", SLOW, of_sas.collect());

@@ -11,7 +11,8 @@ use prometheus_client::registry::{Registry, Unit};
 use super::{latency, limits};
 use crate::command::collect::Seen;
 use crate::report::{
-    Configuration, Connections, Device, DeviceTable, Limit, Policy, Port, Sa, Stats, Status, Worker,
+    Configuration, Connections, Device, DeviceTable, Limit, Policy, Port, Sa, State, Stats, Status,
+    Worker,
 };
 
 /// Names and values of a series' labels.
@@ -88,10 +89,12 @@ fn gauge_family(series: impl IntoIterator<Item = (Labels, u64)>) -> Family<Label
 
 fn of_status(to: &mut Families<'_>, status: &Status) {
     let Status { name, version, source, polling, .. } = status;
-    let about: Labels =
-        [("instance", name), ("version", version), ("source", source), ("polling", polling)]
-            .map(|(label, value)| (label, value.clone()))
-            .into();
+    let about = vec![
+        ("instance", name.clone()),
+        ("version", version.clone()),
+        ("source", source.to_string()),
+        ("polling", polling.clone()),
+    ];
     to.gauges("build", "1, with what runs", [(about, 1)]);
     to.ages("uptime", "Since the daemon started", [(vec![], status.uptime_s)]);
     to.sizes("memory", "Resident memory of the daemon", status.memory_kib * 1024);
@@ -213,7 +216,8 @@ fn of_stats(to: &mut Families<'_>, stats: &Stats) {
 }
 
 fn of_ports(to: &mut Families<'_>, ports: &[Port]) {
-    let label = |port: &Port| vec![("port", port.interface.clone()), ("kind", port.kind.clone())];
+    let label =
+        |port: &Port| vec![("port", port.interface.clone()), ("kind", port.kind.to_string())];
     let counts: [Count<Port>; 5] = [
         ("port_receive_packets", "Packets received by a port", |p| p.rx_packets),
         ("port_receive_bytes", "Bytes received by a port", |p| p.rx_bytes),
@@ -237,10 +241,10 @@ fn of_ports(to: &mut Families<'_>, ports: &[Port]) {
     );
     // A VLAN may be Linux's by intention.
     let own = ports.iter().filter(|port| !port.is_vlan());
-    let is_up = own.map(|port| (label(port), u64::from(port.state == "up")));
+    let is_up = own.map(|port| (label(port), u64::from(port.state == State::Up)));
     to.gauges("port_up", "Whether a port works", is_up);
     let info = ports.iter().filter(|port| !port.is_vlan()).map(|port| {
-        let mode = ("mode", port.mode.clone());
+        let mode = ("mode", port.mode.to_string());
         let chosen = ("chosen", port.chosen.clone().unwrap_or_default());
         (label(port).into_iter().chain([mode, chosen]).collect(), 1)
     });
@@ -272,7 +276,7 @@ fn of_devices(to: &mut Families<'_>, devices: &[Device]) {
     for (name, help, count) in counts {
         to.counters(name, help, devices.iter().map(|device| (label(device), count(device))));
     }
-    let is_up = devices.iter().map(|device| (label(device), u64::from(device.state == "up")));
+    let is_up = devices.iter().map(|device| (label(device), u64::from(device.state == State::Up)));
     to.gauges("device_up", "Whether an offload device is given packets", is_up);
     let tables = |of: fn(&DeviceTable) -> usize| {
         let each = devices.iter().flat_map(|device| {
@@ -302,9 +306,9 @@ fn of_sas(to: &mut Families<'_>, sas: &[Sa]) {
             ("spi", sa.spi.clone()),
             ("src", sa.src.clone()),
             ("dst", sa.dst.clone()),
-            ("protocol", sa.protocol.clone()),
+            ("protocol", sa.protocol.to_string()),
             ("reqid", sa.reqid.to_string()),
-            ("placement", sa.placement.clone()),
+            ("placement", sa.placement.to_string()),
         ]
     };
     let counts: [Count<Sa>; 5] = [
@@ -348,10 +352,10 @@ fn of_policies(to: &mut Families<'_>, policies: Option<&[Policy]>) {
     let label = |policy: &Policy| {
         vec![
             ("index", policy.index.to_string()),
-            ("dir", policy.direction.clone()),
+            ("dir", policy.direction.to_string()),
             ("src", policy.src.clone()),
             ("dst", policy.dst.clone()),
-            ("action", policy.action.clone()),
+            ("action", policy.action.to_string()),
         ]
     };
     let shown = policies.unwrap_or_default();

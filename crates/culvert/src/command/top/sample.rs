@@ -10,7 +10,7 @@ use super::sheet::{Cell, Sheet};
 use crate::command::collect::Seen;
 use crate::command::flows;
 use crate::protocol;
-use crate::report::{Device, Flows, Policy, Port, Sa};
+use crate::report::{Device, Direction, Flows, Policy, Port, Sa, SaPlacement};
 
 /// The daemon's answers at one time.
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ impl<'l> Pair<'l> {
             let rate = |count: fn(&Port) -> u64| self.rate(old.map(|old| count(old)), count(port));
             vec![
                 Cell::text(&port.interface),
-                self.state(&port.state),
+                self.state(port.state.as_str()),
                 Cell::packets(rate(|port| port.rx_packets)),
                 Cell::bits(rate(|port| port.rx_bytes)),
                 Cell::packets(rate(|port| port.tx_packets)),
@@ -120,7 +120,7 @@ impl<'l> Pair<'l> {
                 |count: fn(&Device) -> u64| self.rate(old.map(|old| count(old)), count(device));
             vec![
                 Cell::text(&device.name),
-                self.state(&device.state),
+                self.state(device.state.as_str()),
                 Cell::packets(rate(|device| device.sealed)),
                 Cell::packets(rate(|device| device.opened)),
                 Cell::packets(rate(|device| device.wrong_icv)),
@@ -180,11 +180,11 @@ impl<'l> Pair<'l> {
             let rate = |count: fn(&Sa) -> u64| self.rate(old.map(|old| count(old)), count(sa));
             vec![
                 Cell::text(&sa.spi),
-                Cell::text(sa.direction.as_deref().unwrap_or("-")),
+                Cell::text(sa.direction.as_ref().map_or("-", Direction::as_str)),
                 Cell::text(&sa.src),
                 Cell::text(&sa.dst),
                 Cell::count(sa.reqid.into()),
-                Cell::text(if sa.placement == "kernel" { "kernel" } else { &sa.state }),
+                Cell::text(if sa.placement == SaPlacement::Kernel { "kernel" } else { &sa.state }),
                 Cell::packets(rate(|sa| sa.packets)),
                 Cell::bits(rate(|sa| sa.bytes)),
                 Cell::packets(rate(|sa| sa.late_drops + sa.duplicate_drops + sa.integrity_drops)),
@@ -213,7 +213,7 @@ impl<'l> Pair<'l> {
                 |count: fn(&Policy) -> u64| self.rate(old.map(|old| count(old)), count(policy));
             vec![
                 Cell::count(policy.index.into()),
-                Cell::text(&policy.direction),
+                Cell::text(policy.direction.as_str()),
                 Cell::count(policy.priority.into()),
                 Cell::text(&policy.src),
                 Cell::text(&policy.dst),

@@ -242,7 +242,10 @@ impl Attached {
             port: self.config.port.clone(),
             placement: self.device.capabilities().placement.name().into(),
             has: self.config.placement.name().into(),
-            state: self.trouble.as_ref().map_or_else(|| "up".into(), |why| format!("down: {why}")),
+            state: match &self.trouble {
+                None => report::State::Up,
+                Some(why) => report::State::Other(format!("down: {why}")),
+            },
             tables: tables.collect(),
             sealed: counters.sealed.saturating_sub(self.probed.sealed),
             opened: counters.opened.saturating_sub(self.probed.opened),

@@ -178,7 +178,7 @@ fn a_device_that_seals_wrongly_is_noticed_and_left() {
         assert_eq!(devices.fallen(), [sa(9).id()], "{fault}");
         devices.take_out(&sa(9).id());
         let row = devices.rows().remove(0);
-        assert!(row.state.starts_with("down: "), "{row:?}");
+        assert!(row.state.as_str().starts_with("down: "), "{row:?}");
         assert!(devices.warnings().any(|warning| warning.contains("device nic0 is down")));
         assert!(row.in_software > 100, "{row:?}");
         assert_eq!(row.moves.last().unwrap().to.as_deref(), Some("software"), "{fault}");

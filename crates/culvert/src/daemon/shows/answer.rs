@@ -23,7 +23,10 @@ use crate::daemon::texts::{
     spi_text, suite_text,
 };
 use crate::daemon::{Daemon, kernel_blocks, left, lifetimes, slots, vlan_entries};
-use crate::report::{self, Drops, Left, Outcomes, Refused, Request, Routes, Stats, Status};
+use crate::report::{
+    self, Drops, Left, Outcomes, Owner, PolicyAction, PortKind, Refused, Request, Routes,
+    SaProtocol, State, Stats, Status,
+};
 use crate::rule_text;
 
 impl Daemon {
@@ -193,7 +196,7 @@ impl Daemon {
             buffers_kib: (self.crew.umem.chunks() * self.crew.umem.chunk_len() / 1024) as u64,
             buffers_pages: self.crew.umem.pages().to_string(),
             polling: self.crew.polling.to_string(),
-            source: if self.sa.source.is_beside_kernel() { "kernel" } else { "builtin" }.into(),
+            source: if self.sa.source.is_beside_kernel() { Owner::Kernel } else { Owner::Builtin },
             seccomp: self.life.confinement.to_string(),
             unprivileged: self.crew.esp_sockets.are_wanted(),
             workers: self.worker_rows(),
@@ -250,11 +253,15 @@ impl Daemon {
     }
 
     /// Which way an SA's packets go, by its ends.
-    pub(in crate::daemon) fn direction(&self, src: IpAddr, dst: IpAddr) -> Option<String> {
+    pub(in crate::daemon) fn direction(
+        &self,
+        src: IpAddr,
+        dst: IpAddr,
+    ) -> Option<report::Direction> {
         let topology = self.crew.tables.topology.load();
         match (topology.is_local_addr(src), topology.is_local_addr(dst)) {
-            (false, true) => Some("in".into()),
-            (true, false) => Some("out".into()),
+            (false, true) => Some(report::Direction::In),
+            (true, false) => Some(report::Direction::Out),
             _ => None,
         }
     }
@@ -334,32 +341,33 @@ impl Daemon {
     fn port_rows(&self) -> Vec<report::Port> {
         let snapshot = self.linux.observer.snapshot();
         let workers = self.crew.workers.count();
-        let row = |interface: &str, kind: &str, state, mode, passed, stats: Vec<io::PortStats>| {
-            let link = snapshot.link_by_name(interface);
-            let mac = link.and_then(|l| l.mac).map_or_else(|| "-".into(), mac_text);
-            let mut sum = io::PortStats::default();
-            stats.iter().for_each(|stats| sum += *stats);
-            report::Port {
-                interface: interface.into(),
-                kind: kind.into(),
-                if_id: None,
-                vlan: Vec::new(),
-                state,
-                mode,
-                chosen: None,
-                stripped_tags: None,
-                queues: stats.len() as u32,
-                mtu: link.map_or(0, |l| l.mtu),
-                mac,
-                rx_packets: sum.rx_packets,
-                rx_bytes: sum.rx_bytes,
-                tx_packets: sum.tx_packets,
-                tx_bytes: sum.tx_bytes,
-                passed_to_linux: passed,
-                faults: port_faults(&sum),
-                by_queue: stats.iter().enumerate().map(|row| queue_row(row, workers)).collect(),
-            }
-        };
+        let row =
+            |interface: &str, kind: PortKind, state, mode, passed, stats: Vec<io::PortStats>| {
+                let link = snapshot.link_by_name(interface);
+                let mac = link.and_then(|l| l.mac).map_or_else(|| "-".into(), mac_text);
+                let mut sum = io::PortStats::default();
+                stats.iter().for_each(|stats| sum += *stats);
+                report::Port {
+                    interface: interface.into(),
+                    kind,
+                    if_id: None,
+                    vlan: Vec::new(),
+                    state,
+                    mode,
+                    chosen: None,
+                    stripped_tags: None,
+                    queues: stats.len() as u32,
+                    mtu: link.map_or(0, |l| l.mtu),
+                    mac,
+                    rx_packets: sum.rx_packets,
+                    rx_bytes: sum.rx_bytes,
+                    tx_packets: sum.tx_packets,
+                    tx_bytes: sum.tx_bytes,
+                    passed_to_linux: passed,
+                    faults: port_faults(&sum),
+                    by_queue: stats.iter().enumerate().map(|row| queue_row(row, workers)).collect(),
+                }
+            };
         let mut rows: Vec<_> = self
             .crew
             .ports
@@ -368,17 +376,17 @@ impl Daemon {
                 chosen: p.chosen,
                 stripped_tags: p.stripped_tags,
                 queues: p.queues,
-                ..row(p.interface, p.kind, p.state, p.mode, p.passed, p.stats)
+                ..row(p.interface, p.kind.into(), p.state.into(), p.mode.into(), p.passed, p.stats)
             })
             .collect();
         rows.extend(self.linux.memifs.states().map(|p| {
-            let (state, mode) = (p.state.to_owned(), p.mode.to_owned());
-            let row = row(p.interface, "memif", state, mode, p.passed, p.stats);
+            let (state, mode) = (p.state.into(), p.mode.into());
+            let row = row(p.interface, PortKind::Memif, state, mode, p.passed, p.stats);
             let faults = p.faults.into_iter().map(|(fault, count)| (fault.to_owned(), count));
             report::Port { faults: faults.chain(row.faults).collect(), ..row }
         }));
         rows.extend(self.crew.esp_sockets.states().map(|(name, stats)| {
-            row(&name, "udp", "up".into(), "ESP in UDP".into(), 0, vec![stats])
+            row(&name, PortKind::Udp, State::Up, "ESP in UDP".into(), 0, vec![stats])
         }));
         let is_port = |name: &str| rows.iter().any(|row| row.interface == name);
         let vlans: Vec<_> = self.linux.vlans.states(snapshot, &self.config.vlans, is_port);
@@ -391,11 +399,25 @@ impl Daemon {
                 rx_bytes: vlan.stats.rx_bytes,
                 tx_packets: vlan.stats.tx_packets,
                 tx_bytes: vlan.stats.tx_bytes,
-                ..row(&vlan.link.name, "vlan", vlan.state, mode, 0, Vec::new())
+                ..row(
+                    &vlan.link.name,
+                    PortKind::Vlan,
+                    vlan.state.into(),
+                    mode.into(),
+                    0,
+                    Vec::new(),
+                )
             }
         }));
         let private = self.crew.private_counters.iter().map(|counters| counters.read()).collect();
-        rows.push(row(&self.config.tun.interface, "tun", "up".into(), "vnet".into(), 0, private));
+        rows.push(row(
+            &self.config.tun.interface,
+            PortKind::Tun,
+            State::Up,
+            "vnet".into(),
+            0,
+            private,
+        ));
         rows.extend(self.linux.tunnels.states().map(|(config, ifindex, stats)| {
             let state = match snapshot.link(ifindex) {
                 Some(link) if link.up => "up",
@@ -404,7 +426,8 @@ impl Daemon {
             };
             let if_id = Some(config.if_id).filter(|id| *id != 0);
             let mode = binding_text(config);
-            let row = row(&config.interface, "tunnel", state.into(), mode, 0, vec![stats]);
+            let row =
+                row(&config.interface, PortKind::Tunnel, state.into(), mode.into(), 0, vec![stats]);
             report::Port { if_id, ..row }
         }));
         rows
@@ -573,12 +596,12 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
         src: params.src.to_string(),
         dst: params.dst.to_string(),
         protocol: match params.protocol {
-            Protocol::Esp => "esp".into(),
-            Protocol::Ah => "ah".into(),
-            Protocol::IpComp => "comp".into(),
+            Protocol::Esp => SaProtocol::Esp,
+            Protocol::Ah => SaProtocol::Ah,
+            Protocol::IpComp => SaProtocol::Comp,
             // As `ip xfrm state` calls them.
-            Protocol::IpInV4 => "4".into(),
-            Protocol::IpInV6 => "ipv6".into(),
+            Protocol::IpInV4 => SaProtocol::IpInV4,
+            Protocol::IpInV6 => SaProtocol::IpInV6,
         },
         mode: mode_text(params.mode).into(),
         suite: suite_text(params),
@@ -634,20 +657,20 @@ fn policy_row(
     let last_use = policy.last_use_s();
     report::Policy {
         index: config.index,
-        direction: direction_text(config.direction),
+        direction: direction_text(config.direction).into(),
         src: end_text(s.src, s.src_port),
         dst: end_text(s.dst, s.dst_port),
-        protocol: selected_protocol(s.protocol),
+        protocol: selected_protocol(s.protocol).into(),
         dev: (s.ifindex != 0).then(|| name(s.ifindex)),
         priority: config.priority,
         device: None,
         action: match (config.action, config.templates.is_empty()) {
-            _ if policy.is_unsupported() => "block (unsupported)".into(),
-            _ if config.if_id != 0 && !has_tunnel(config.if_id) => "none (no tunnel)".into(),
-            (Action::Block, _) => "block".into(),
-            (Action::Leave, _) => "leave".into(),
-            (Action::Allow, true) => "bypass".into(),
-            (Action::Allow, false) => "protect".into(),
+            _ if policy.is_unsupported() => PolicyAction::Unsupported,
+            _ if config.if_id != 0 && !has_tunnel(config.if_id) => PolicyAction::NoTunnel,
+            (Action::Block, _) => PolicyAction::Block,
+            (Action::Leave, _) => PolicyAction::Leave,
+            (Action::Allow, true) => PolicyAction::Bypass,
+            (Action::Allow, false) => PolicyAction::Protect,
         },
         why: None,
         templates: config

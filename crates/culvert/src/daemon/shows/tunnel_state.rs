@@ -8,7 +8,7 @@ use policy::{Action, Direction, PolicyConfig};
 use crate::daemon::Daemon;
 use crate::daemon::sources::Negotiations;
 use crate::daemon::texts::selector_text;
-use crate::report::TunnelState;
+use crate::report::{self, TunnelState};
 
 /// How long SAs may take to come. Packets are held for 5 s.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -105,7 +105,7 @@ impl Daemon {
         let mut ends = HashSet::new();
         for sa in databases.sas() {
             let (config, params) = (&sa.config, &sa.config.params);
-            if self.direction(params.src, params.dst).as_deref() == Some("out") {
+            if self.direction(params.src, params.dst) == Some(report::Direction::Out) {
                 let mark = (config.mark.value, config.mark.mask);
                 ends.insert((params.src, params.dst, config.reqid, config.if_id, mark));
             }

@@ -11,7 +11,7 @@ use steer::device::Device;
 
 use super::processes::IkeProcess;
 use crate::config::{Config, GuardConfig, PortConfig, Problem, Sockets, SourceChoice, TunConfig};
-use crate::report::{Policy, Port, Sa, Status};
+use crate::report::{Owner, Policy, Port, PortKind, Sa, State, Status};
 
 /// Everything that the checks look at.
 #[derive(Debug)]
@@ -283,10 +283,10 @@ pub enum Works {
 impl Facts {
     /// By which sockets a port works: as a running daemon says, else as it is configured.
     pub fn works(&self, port: &PortFacts) -> Works {
-        let kind = self.working_port(&port.config.interface).map(|working| working.kind.as_str());
+        let kind = self.working_port(&port.config.interface).map(|working| &working.kind);
         match (kind, port.config.kind) {
-            (Some("af-xdp"), _) | (None, Sockets::Xdp) => Works::Xdp,
-            (Some("packet"), _) | (None, Sockets::Packet) => Works::Packet,
+            (Some(PortKind::AfXdp), _) | (None, Sockets::Xdp) => Works::Xdp,
+            (Some(PortKind::Packet), _) | (None, Sockets::Packet) => Works::Packet,
             _ => Works::Open,
         }
     }
@@ -302,7 +302,7 @@ impl Facts {
     /// True if the kernel owns SAs and policies: of a running daemon, or after a start.
     pub fn is_beside_kernel(&self) -> bool {
         if let Some(Ok(running)) = &self.instance.daemon {
-            return running.status.source == "kernel";
+            return running.status.source == Owner::Kernel;
         }
         match self.config().map(|config| config.source).unwrap_or_default() {
             SourceChoice::Kernel => true,
@@ -331,7 +331,7 @@ impl Facts {
     /// The running daemon's report on a port that works.
     pub fn working_port(&self, interface: &str) -> Option<&Port> {
         let running = self.instance.daemon.as_ref()?.as_ref().ok()?;
-        running.ports.iter().find(|p| p.interface == interface && p.state == "up")
+        running.ports.iter().find(|p| p.interface == interface && p.state == State::Up)
     }
 }
 

@@ -33,7 +33,7 @@ use crate::command::exec;
 use crate::config::{Examined, Listed, PortConfig, TunConfig};
 use crate::daemon::{self, Situation, vlan_below};
 use crate::paths;
-use crate::report::{Drops, Policy, Port, Request, Stats};
+use crate::report::{Drops, Policy, Port, PortKind, Request, Stats};
 
 /// Looks at everything, in the calling thread's network namespace.
 pub fn facts(name: &str, path: &Path, is_unprivileged: bool) -> Facts {
@@ -212,7 +212,7 @@ fn others(instance: &str) -> Vec<OtherInstance> {
         let interface = fs::read_to_string(paths::interface_file(&name)).ok();
         let ports: Vec<Port> = client::ask(&name, Request::Port).unwrap_or_default();
         let taken =
-            ports.into_iter().filter(|port| !["tun", "tunnel"].contains(&port.kind.as_str()));
+            ports.into_iter().filter(|port| !matches!(port.kind, PortKind::Tun | PortKind::Tunnel));
         OtherInstance {
             interface: interface.map(|name| name.trim().to_owned()),
             ports: taken.map(|port| port.interface).collect(),

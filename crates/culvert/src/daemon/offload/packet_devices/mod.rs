@@ -173,7 +173,7 @@ impl PacketDevices {
                 refused: counters.refused,
                 resets: counters.resets,
                 has: "asked".into(),
-                state: "up".into(),
+                state: report::State::Up,
                 ..report::Device::default()
             }
         };

@@ -15,7 +15,7 @@ use crate::daemon::texts::{
     direction_text, mac_text, mode_text, selector_text, spi_text, suite_text,
 };
 use crate::protocol::name;
-use crate::report::{WhyPacket, WhyStep};
+use crate::report::{self, WhyPacket, WhyStep};
 
 /// A step that names nothing.
 pub fn step(question: &str, answer: String) -> WhyStep {
@@ -291,8 +291,8 @@ impl Daemon {
             SaState::Dying => "dying: its soft limit is reached",
             SaState::Expired => "expired",
         };
-        let way = match self.direction(params.src, params.dst).as_deref() {
-            Some("in") => "received",
+        let way = match self.direction(params.src, params.dst) {
+            Some(report::Direction::In) => "received",
             _ => "sent",
         };
         format!(

@@ -686,7 +686,7 @@ mod tests {
         assert!(numbers == expected, "each number once, and its IV with it");
         let row = devices.borrow().rows().remove(0);
         assert!(row.sealed > 0 && row.tables[0].used == 0, "{row:?}");
-        assert_eq!(row.state, "up");
+        assert_eq!(row.state, crate::report::State::Up);
         // 4 bytes of SPI, the number, and the IV that follows from it.
         fn packet(number: u64) -> Vec<u8> {
             let mut packet = vec![0, 0, 0, 1];

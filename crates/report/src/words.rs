@@ -1,0 +1,249 @@
+//! Fields of answers that are one of a few words, so that what reads them compares values and not texts.
+//!
+//! In JSON each is its word. A word that is not known here, as a daemon of another version may say, is kept as it is.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Makes an enum of words; the text says what any other word is.
+macro_rules! words {
+    (
+        $(#[$about:meta])*
+        $name:ident, $other:literal { $($(#[$word:meta])* $variant:ident = $text:literal,)+ }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $($(#[$word])* $variant,)+
+            #[doc = $other]
+            Other(String),
+        }
+
+        impl $name {
+            /// The word, as JSON and people have it.
+            pub fn as_str(&self) -> &str {
+                match self {
+                    $($name::$variant => $text,)+
+                    $name::Other(text) => text,
+                }
+            }
+        }
+
+        impl Default for $name {
+            /// No word at all.
+            fn default() -> $name {
+                $name::Other(String::new())
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> $name {
+                match text {
+                    $($text => $name::$variant,)+
+                    other => $name::Other(other.to_owned()),
+                }
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> $name {
+                text.as_str().into()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {
+                String::deserialize(deserializer).map($name::from)
+            }
+        }
+    };
+}
+
+words! {
+    /// The owner of SAs and policies.
+    Owner, "An owner that is not known here." {
+        /// The daemon.
+        Builtin = "builtin",
+        /// The kernel.
+        Kernel = "kernel",
+    }
+}
+
+words! {
+    /// The protocol of an SA, as `ip xfrm state` calls it.
+    SaProtocol, "Another protocol: the number that the kernel has for it." {
+        /// Encapsulating security payload.
+        Esp = "esp",
+        /// Authentication header.
+        Ah = "ah",
+        /// IP payload compression.
+        Comp = "comp",
+        /// IPv4 in IP, under a compressed packet.
+        IpInV4 = "4",
+        /// IPv6 in IP, under a compressed packet.
+        IpInV6 = "ipv6",
+    }
+}
+
+words! {
+    /// The mode of an SA.
+    SaMode, "Another mode of the kernel's." {
+        /// Whole packets in new ones.
+        Tunnel = "tunnel",
+        /// The payload of packets between its ends.
+        Transport = "transport",
+        /// Packets in a stream of tunnel packets (RFC 9347).
+        Iptfs = "iptfs",
+    }
+}
+
+words! {
+    /// The direction of an SA or a policy.
+    Direction, "A direction that is not known here." {
+        /// From peers.
+        In = "in",
+        /// To peers.
+        Out = "out",
+        /// Through this host; of policies alone.
+        Forward = "fwd",
+    }
+}
+
+words! {
+    /// The place where packets of an SA are worked on.
+    SaPlacement, "A place that is not known here." {
+        /// The daemon's workers.
+        Software = "software",
+        /// An offload device does the crypto.
+        Crypto = "crypto offload",
+        /// An offload device does all of IPsec.
+        Packet = "packet offload",
+        /// The kernel, which owns SAs and has this one.
+        Kernel = "kernel",
+    }
+}
+
+words! {
+    /// The protocol that a policy is about.
+    PolicyProtocol, "The name or number of one." {
+        /// All of them.
+        Any = "any",
+    }
+}
+
+words! {
+    /// The action of a policy.
+    PolicyAction, "An action that is not known here." {
+        /// Packets need an SA.
+        Protect = "protect",
+        /// Packets pass as they are.
+        Bypass = "bypass",
+        /// Packets are dropped.
+        Block = "block",
+        /// Packets are dropped, as culvert cannot carry out what is asked.
+        Unsupported = "block (unsupported)",
+        /// No tunnel interface has the policy's `if_id`.
+        NoTunnel = "none (no tunnel)",
+        /// The kernel carries it out.
+        Leave = "leave",
+    }
+}
+
+words! {
+    /// The kind of a port.
+    PortKind, "A kind that is not known here." {
+        /// AF_XDP sockets.
+        AfXdp = "af-xdp",
+        /// Packet sockets.
+        Packet = "packet",
+        /// One of these, which is chosen when the port opens.
+        Auto = "auto",
+        /// Memory that an application shares.
+        Memif = "memif",
+        /// Sockets of IKE daemons that bring ESP in UDP.
+        Udp = "udp",
+        /// A VLAN of a port.
+        Vlan = "vlan",
+        /// The private interface.
+        Tun = "tun",
+        /// A tunnel interface.
+        Tunnel = "tunnel",
+    }
+}
+
+words! {
+    /// The way in which a port works.
+    PortMode, "The mode of a port without AF_XDP sockets." {
+        /// The driver runs the program; frames are copied.
+        NativeCopy = "native, copy",
+        /// The driver runs the program; frames stay where they are.
+        NativeZeroCopy = "native, zero-copy",
+        /// Linux runs the program; frames are copied.
+        GenericCopy = "generic, copy",
+        /// Linux runs the program; frames stay where they are.
+        GenericZeroCopy = "generic, zero-copy",
+    }
+}
+
+impl PortMode {
+    /// True if Linux runs the program, as the driver does not.
+    pub const fn is_generic(&self) -> bool {
+        matches!(self, PortMode::GenericCopy | PortMode::GenericZeroCopy)
+    }
+
+    /// Whether frames are copied, of AF_XDP sockets.
+    pub const fn copies(&self) -> Option<bool> {
+        match self {
+            PortMode::NativeCopy | PortMode::GenericCopy => Some(true),
+            PortMode::NativeZeroCopy | PortMode::GenericZeroCopy => Some(false),
+            PortMode::Other(_) => None,
+        }
+    }
+}
+
+words! {
+    /// The state of a port or an offload device.
+    State, "Why it does not work." {
+        /// It works.
+        Up = "up",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_its_json_and_comes_back() {
+        let json = |kind: &PortKind| serde_json::to_string(kind).expect("a string");
+        assert_eq!(json(&PortKind::AfXdp), "\"af-xdp\"");
+        for word in ["af-xdp", "tunnel", "of-a-later-version", ""] {
+            let kind: PortKind = serde_json::from_str(&format!("{word:?}")).expect("a word");
+            assert_eq!((kind.as_str(), json(&kind)), (word, format!("{word:?}")));
+        }
+        assert_eq!(PortKind::from("tunnel"), PortKind::Tunnel);
+        assert_eq!(format!("{:<7}|", PortKind::Tun), "tun    |");
+    }
+
+    #[test]
+    fn modes_of_ports_are_told_apart() {
+        let mode = |text: &str| PortMode::from(text);
+        assert!(mode("generic, copy").is_generic() && !mode("native, copy").is_generic());
+        let copies =
+            ["native, copy", "native, zero-copy", "server"].map(|text| mode(text).copies());
+        assert_eq!(copies, [Some(true), Some(false), None]);
+    }
+}
