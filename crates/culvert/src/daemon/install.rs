@@ -143,7 +143,7 @@ fn run(options: &InstallOptions, directory: &Path) -> Result<InstallReport, Box<
             let mut outputs = Vec::new();
             database.tick(clock(started), &mut outputs);
             server.enqueue(outputs, &mut |change| journal.record(change));
-            database.backend_mut().take_changed_policies();
+            database.backend_mut().changes().take_policies();
             server.send(&database);
             longest_turn = longest_turn.max(begin.elapsed());
         }

@@ -58,6 +58,7 @@ use self::sa::{Sas, asked, by_sender, early, inner_mtus, left, lifetimes, path_m
 use self::shows::{
     Shows, capture, clock, control, events, kernel_blocks, reader, texts, vici, why,
 };
+use self::sources::kernel::KernelSource;
 use self::steering::TakenEsp;
 use self::texts::spi_text;
 use self::wants::Wants;
@@ -152,7 +153,9 @@ impl Daemon {
         }
         self.retry();
         self.carry_out();
-        self.sa.source.confirm();
+        if let Some(builtin) = self.sa.source.builtin_mut() {
+            builtin.confirm();
+        }
         for (reply, client) in replies {
             // An error means that the client has gone.
             let _ = client.send(reply);
@@ -224,20 +227,21 @@ impl Daemon {
 
     /// Serves the source, and carries out what it wants of ports and workers.
     fn serve_source(&mut self) {
-        if self.sa.source.awaits_workers() {
+        if self.sa.source.kernel().is_some_and(KernelSource::awaits_workers) {
             // One that is late drops what it would send by an SA that is gone.
             let _ = self.crew.workers.wait_for_commands();
         }
         self.sa.source.serve();
-        for merge in self.sa.source.take_merges() {
+        let Some(kernel) = self.sa.source.kernel_mut() else { return };
+        for merge in kernel.take_merges() {
             let _ = self.crew.workers.merge_window(&merge.sa, merge.edge, &merge.received);
         }
     }
 
     /// Takes the sockets of IKE daemons, where there are no ports.
     fn follow_esp_sockets(&mut self) {
-        self.wants.topology |=
-            self.crew.esp_sockets.serve(&mut *self.sa.source, &self.crew.workers);
+        let Some(builtin) = self.sa.source.builtin_mut() else { return };
+        self.wants.topology |= self.crew.esp_sockets.serve(builtin, &self.crew.workers);
     }
 
     /// Learns what Linux's NAT has decided, and has ports take what it is about.
@@ -258,7 +262,7 @@ impl Daemon {
 
     /// Wakes the workers after a change of SAs: packets may wait for what has come.
     fn wake_workers(&mut self) {
-        let changes = self.sa.source.sa_changes();
+        let changes = self.sa.source.changes().of_sas();
         if changes != self.sa.sas_followed {
             self.sa.sas_followed = changes;
             self.forget_answered();
@@ -319,7 +323,10 @@ impl Daemon {
         let (src, dst) = (packet.src, packet.dst);
         self.shows.event_log.add(Occurrence::Acquire { policy, src, dst, protocol });
         self.shows.asked.add(policy);
-        self.sa.source.acquire(policy, cpu, packet);
+        // The kernel asks by itself when Linux has the packet; what waits here waits for an SA that is being taken over.
+        if let Some(builtin) = self.sa.source.builtin_mut() {
+            builtin.acquire(policy, cpu, packet);
+        }
     }
 
     /// Handles changes in Linux's tables.
@@ -401,8 +408,10 @@ impl Daemon {
     /// Follows the kernel's own XFRM interfaces, where it owns SAs and policies.
     fn follow_interfaces(&mut self) {
         let snapshot = self.linux.observer.snapshot();
-        if self.sa.source.is_beside_kernel() && self.linux.tunnels.follow_links(snapshot) {
-            let judged = self.sa.source.set_interfaces(self.linux.tunnels.of_linux());
+        if let Some(kernel) = self.sa.source.kernel_mut()
+            && self.linux.tunnels.follow_links(snapshot)
+        {
+            let judged = kernel.set_interfaces(self.linux.tunnels.of_linux());
             // Their way back is the private interface.
             let takes = |name: &str| private::source_check(name) != SourceCheck::Strict;
             self.linux.brought_by = self.linux.tunnels.bringing(snapshot, &judged, takes);
@@ -414,11 +423,12 @@ impl Daemon {
 
     /// Tells the source by which interfaces packets come and go that Linux does not see.
     fn follow_port_names(&mut self, mut names: BTreeSet<String>) {
+        let Some(kernel) = self.sa.source.kernel_mut() else { return };
         let snapshot = self.linux.observer.snapshot();
         let linux = self.linux.tunnels.linux_indices();
         names.extend(linux.filter_map(|i| Some(snapshot.link(i)?.name.clone())));
         names.extend(self.linux.vlans.taken().map(|vlan| vlan.name.to_owned()));
-        self.sa.source.set_ports(names);
+        kernel.set_ports(names);
     }
 
     /// Retries what failed, at intervals: nothing may announce that it would work by now.
@@ -447,22 +457,24 @@ impl Daemon {
 
     /// Tells the steering programs culvert's SAs, once the kernel has some too.
     fn follow_sas(&mut self) {
-        if !self.sa.source.owns_all_esp() && self.crew.ports.steering().esp == TakenEsp::All {
-            let own = self.sa.source.follow_sas();
+        if self.crew.ports.steering().esp == TakenEsp::All
+            && let Some(own) = self.sa.source.own_esp()
+        {
             self.crew.ports.leave_unknown_esp(own);
         }
         self.crew.ports.steer_udp_fragments(self.sa.source.databases().has_encapsulated());
-        for step in self.sa.source.take_sa_steps() {
+        for step in self.sa.source.changes().take_steps() {
             self.crew.ports.steer_sa(step);
         }
-        for (dst, spi) in self.sa.source.take_samples() {
+        let samples = self.sa.source.kernel_mut().map(KernelSource::take_samples);
+        for (dst, spi) in samples.unwrap_or_default() {
             self.crew.ports.sample_sa(dst, spi);
         }
     }
 
     /// Makes Linux know the marks that SAs set.
     fn follow_marks(&mut self) {
-        let Some(wanted) = self.sa.source.take_set_marks() else { return };
+        let Some(wanted) = self.sa.source.changes().take_set_marks() else { return };
         self.linux.set_marks = wanted;
         (self.wants.marks, self.wants.topology) = (true, true);
     }
@@ -516,7 +528,7 @@ impl Daemon {
 
     /// Notes what has happened to SAs, ports and drop counters.
     fn note_events(&mut self) {
-        self.shows.event_log.follow(self.sa.source.take_sa_history());
+        self.shows.event_log.follow(self.sa.source.changes().take_history());
         let Some(passed) = self.shows.watch.due(Instant::now()) else { return };
         let mut news = self
             .shows
@@ -539,8 +551,11 @@ impl Daemon {
         let (commands, questions): (Vec<_>, Vec<_>) =
             self.shows.control.questions().partition(Question::is_command);
         self.shows.commands.extend(commands);
-        if questions.iter().any(|question| matches!(question.request, Request::Sa { .. })) {
-            self.sa.source.refresh();
+        let is_of_sas = |question: &Question| matches!(question.request, Request::Sa { .. });
+        if questions.iter().any(is_of_sas)
+            && let Some(kernel) = self.sa.source.kernel_mut()
+        {
+            kernel.refresh();
         }
         for question in questions {
             let reply = self.answer(question.request);

@@ -60,7 +60,7 @@ use super::segments::SegmentRoutes;
 use super::shows::Shows;
 use super::sources::builtin::Restored;
 use super::sources::kernel::{FirewallWatch, KernelSource, OwnMarks};
-use super::sources::{SaRules, Source};
+use super::sources::{Owner, SaRules, Source};
 use super::topology::Reflection;
 use super::tunnels::{Opened, Tunnels};
 use super::vici::Vici;
@@ -364,11 +364,13 @@ impl Daemon {
                 started: Instant::now(),
             },
         };
-        if args.unprivileged {
-            daemon.sa.source.want_sockets();
+        if args.unprivileged
+            && let Some(builtin) = daemon.sa.source.builtin_mut()
+        {
+            builtin.want_sockets();
         }
         // These are no news.
-        drop(daemon.sa.source.take_sa_history());
+        drop(daemon.sa.source.changes().take_history());
         daemon
             .shows
             .event_log
@@ -393,18 +395,16 @@ impl Prepared {
     }
 
     /// Lets programs connect, where they are served here.
-    fn serve(self, name: &str) -> Result<Box<dyn Source>, StartError> {
+    fn serve(self, name: &str) -> Result<Source, StartError> {
         match self {
             Prepared::Builtin(restored, kernel_sad) => {
                 let path = paths::xfrm_socket(name);
                 let named = system(path.display().to_string());
-                Ok(Box::new(
-                    restored
-                        .serve_at(&path, Some(kernel_sad), ServerLimits::default())
-                        .map_err(named)?,
-                ))
+                let limits = ServerLimits::default();
+                let builtin = restored.serve_at(&path, Some(kernel_sad), limits).map_err(named)?;
+                Ok(Source::Builtin(Box::new(builtin)))
             }
-            Prepared::Kernel(source) => Ok(source),
+            Prepared::Kernel(source) => Ok(Source::Kernel(source)),
         }
     }
 }

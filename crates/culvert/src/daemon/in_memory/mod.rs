@@ -40,7 +40,7 @@ use super::sa::Sas;
 use super::shows::Shows;
 use super::sources::builtin::Restored;
 use super::sources::testing::xfrm_interface;
-use super::sources::{SaRules, Source};
+use super::sources::{Owner, SaRules, Source};
 use super::workers::{Crew, Kit, Workers};
 use super::{Daemon, Wants, own};
 use crate::config::{Config, EngineChoice, SourceChoice};
@@ -117,7 +117,7 @@ impl Plane {
         };
         let cores = plan::cores();
         let plan = Plan::new(&config.worker, 0, &cores).unwrap();
-        let databases = Source::databases(&source);
+        let databases = Owner::databases(&source);
         let workers = Workers::start(kit, plan, databases).unwrap();
         let ports = Ports::new(&config.ports, &umem, config.tun.mark);
         let private = super::private::Private::begin(
@@ -150,7 +150,7 @@ impl Plane {
                 is_interface_gone: false,
             },
             sa: Sas {
-                source: Box::new(source),
+                source: Source::Builtin(Box::new(source)),
                 followed: HashMap::new(),
                 guard,
                 guard_trouble: None,

@@ -9,6 +9,7 @@ use tracing::{error, info, warn};
 use crate::daemon::Daemon;
 use crate::daemon::sa::Sas;
 use crate::daemon::shows::Shows;
+use crate::daemon::sources::kernel::KernelSource;
 use crate::paths;
 
 /// How long packets may be between a program and a worker.
@@ -29,7 +30,7 @@ impl Daemon {
     /// Gives back to the kernel what was taken over from it, in order and while packets go on.
     fn release(&mut self) {
         let deadline = Instant::now() + RELEASE_WAIT;
-        while !self.sa.source.release() {
+        while !self.sa.source.kernel_mut().is_none_or(KernelSource::release) {
             if Instant::now() > deadline {
                 warn!(
                     "not all SAs were handed back in time; the kernel goes on beyond their leases"

@@ -28,7 +28,9 @@ impl Daemon {
         }
         if self.offload.read_at.elapsed() >= TICK {
             self.offload.read_at = Instant::now();
-            self.sa.source.read_devices();
+            if let Some(builtin) = self.sa.source.builtin_mut() {
+                builtin.read_devices();
+            }
         }
     }
 
@@ -42,6 +44,8 @@ impl Daemon {
         }
         let (sa_count, policy_count) = (sas.len(), policies.len());
         warn!(sas = sa_count, policies = policy_count, "went with the port of their device");
-        self.sa.source.lose(&sas, &policies);
+        if let Some(builtin) = self.sa.source.builtin_mut() {
+            builtin.lose(&sas, &policies);
+        }
     }
 }

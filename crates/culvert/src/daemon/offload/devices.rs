@@ -7,7 +7,7 @@
 //! | those that had asked for it come back when it works again | [`Devices::restored`] |
 //! | the busiest SAs come and go | [`Devices::round`] |
 //!
-//! The last three say what is to move. The source of SAs moves it ([`Source::move_sa`](super::sources::Source::move_sa)),
+//! The last three say what is to move. The source of SAs moves it ([`Builtin::move_sa`](crate::daemon::sources::builtin::Builtin::move_sa)),
 //! by [`Devices::put_in`] and [`Devices::take_out`]: an SA gets another session, and the same numbers.
 
 use std::cell::RefCell;

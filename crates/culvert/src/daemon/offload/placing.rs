@@ -4,18 +4,20 @@ use offload::{PacketSa, SaDirection};
 
 use crate::daemon::Daemon;
 use crate::daemon::devices::To;
+use crate::daemon::sources::Owner;
 
 impl Daemon {
     /// Moves the SAs of a device that has failed into software, back those that had asked for it when it works again, and the
     /// busiest ones into devices that are for them.
     pub(in crate::daemon) fn place_sas(&mut self) {
-        if self.offload.devices.borrow().is_empty() || self.sa.source.is_beside_kernel() {
+        if self.offload.devices.borrow().is_empty() {
             return;
         }
+        let Some(builtin) = self.sa.source.builtin_mut() else { return };
         let fallen = self.offload.devices.borrow_mut().fallen();
-        fallen.iter().for_each(|sa| self.sa.source.move_sa(sa, To::Software));
+        fallen.iter().for_each(|sa| builtin.move_sa(sa, To::Software));
         let restored = self.offload.devices.borrow_mut().restored();
-        restored.iter().for_each(|(sa, to)| self.sa.source.move_sa(sa, *to));
+        restored.iter().for_each(|(sa, to)| builtin.move_sa(sa, *to));
         let news = self.offload.devices.borrow_mut().news();
         news.into_iter().for_each(|news| self.shows.event_log.add(news));
         if self.offload.devices.borrow().round_in().is_none_or(|due| !due.is_zero()) {
@@ -24,7 +26,7 @@ impl Daemon {
         let topology = self.crew.tables.topology.load();
         let is_local = |addr| topology.is_local_addr(addr);
         // Not those that a device has as a whole.
-        let all = self.sa.source.databases().sas();
+        let all = builtin.databases().sas();
         let sas: Vec<_> = all.filter(|sa| PacketSa::of(sa.esp.session()).is_none()).collect();
         let moves = self.offload.devices.borrow_mut().round(sas.iter(), |config| {
             match (is_local(config.params.src), is_local(config.params.dst)) {
@@ -33,6 +35,6 @@ impl Daemon {
                 _ => None,
             }
         });
-        moves.iter().for_each(|(sa, to)| self.sa.source.move_sa(sa, *to));
+        moves.iter().for_each(|(sa, to)| builtin.move_sa(sa, *to));
     }
 }

@@ -25,7 +25,7 @@ use crate::daemon::sources::Source;
 
 /// SAs and policies, and what has followed them.
 pub(super) struct Sas {
-    pub(super) source: Box<dyn Source>,
+    pub(super) source: Source,
     /// The policies that guard, routes and steering have followed, by index.
     pub(super) followed: HashMap<u32, Arc<PolicyEntry>>,
     pub(super) guard: Guard,

@@ -19,7 +19,7 @@ type Followed = Option<Arc<PolicyEntry>>;
 impl Daemon {
     /// Policies as they were and as they are, where they changed since the last call.
     pub(in crate::daemon) fn changed_policies(&mut self) -> Vec<(Followed, Followed)> {
-        let changed = self.sa.source.take_changed_policies();
+        let changed = self.sa.source.changes().take_policies();
         let databases = self.sa.source.databases();
         let mut steps = Vec::with_capacity(changed.len());
         for index in changed {
@@ -51,10 +51,10 @@ impl Daemon {
         if self.wants.paths {
             let policies = || self.sa.followed.values().map(|p| &p.config);
             let local: HashSet<IpAddr> = snapshot.addresses().map(|a| a.addr).collect();
-            if self.sa.source.is_beside_kernel() {
+            if let Some(kernel) = self.sa.source.kernel_mut() {
                 let vrfs = Vrfs::of(snapshot);
                 self.linux.private.pass_vrfs(!vrfs.is_empty());
-                self.sa.source.set_local(local.clone(), vrfs);
+                kernel.set_local(local.clone(), vrfs);
             }
             let tunnelled = self.linux.tunnels.follow_all_routes(snapshot);
             let tunnelled =
@@ -76,7 +76,7 @@ impl Daemon {
 
     /// Tells Linux what fits the SAs behind protected destinations. Before routes to new ones are installed.
     pub(in crate::daemon) fn follow_inner_mtus(&mut self, steps: &[(Followed, Followed)]) {
-        let changed_sas = self.sa.source.take_changed_sas();
+        let changed_sas = self.sa.source.changes().take_chosen_by();
         let path = |sa: &esp::Sa| Some(self.crew.tables.sa_mtu(sa)?.outer);
         let seen = Seen { databases: self.sa.source.databases(), path: &path };
         let steps = steps.iter().filter_map(|(old, new)| {

@@ -18,6 +18,8 @@ use crate::config::nearest;
 use crate::daemon::clock::wall_s;
 use crate::daemon::control::Reply;
 use crate::daemon::devices::device_of;
+use crate::daemon::sources::builtin::Builtin;
+use crate::daemon::sources::kernel::KernelSource;
 use crate::daemon::texts::{
     binding_text, direction_text, end_text, mac_text, mark_text, mode_text, selected_protocol,
     spi_text, suite_text,
@@ -35,7 +37,9 @@ impl Daemon {
         let text = match request {
             Request::Status => json(&self.status()),
             Request::Sa { show_keys, spi } => {
-                self.sa.source.read_devices();
+                if let Some(builtin) = self.sa.source.builtin_mut() {
+                    builtin.read_devices();
+                }
                 json(&self.sas(show_keys, spi))
             }
             Request::Policy => json(&self.policies()),
@@ -169,6 +173,7 @@ impl Daemon {
         if near_wrap > 0 {
             warnings.push(format!("{near_wrap} SAs are near their last sequence number: rekey"));
         }
+        let builtin = self.sa.source.builtin();
         Status {
             name: self.config.name.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -179,8 +184,8 @@ impl Daemon {
             connections: self.shows.vici.report(),
             sas: databases.sa_count(),
             policies: databases.policies().len(),
-            restored: self.sa.source.restored(),
-            clients: self.sa.source.client_count(),
+            restored: builtin.map_or(0, Builtin::restored),
+            clients: builtin.map_or(0, Builtin::client_count),
             ports_up: troubles.iter().filter(|(_, why)| why.is_none()).count(),
             ports: troubles.len(),
             ports_by_kind: self.ports_by_kind(),
@@ -219,7 +224,7 @@ impl Daemon {
             .iter()
             .map(|sa| sa_row(sa, providers, self.crew.tables.sa_mtu(&sa.esp)))
             .collect();
-        let mut left = self.sa.source.left();
+        let mut left = self.sa.source.kernel().map(KernelSource::left).unwrap_or_default();
         left.retain(|sa| spi.is_none_or(|spi| sa.id.spi == spi));
         rows.extend(left.iter().map(left::row));
         let ends = entries.iter().map(|sa| (sa.config.id(), sa.config.params.src));
@@ -279,7 +284,7 @@ impl Daemon {
         entries
             .into_iter()
             .map(|p| report::Policy {
-                why: self.sa.source.why_left(p.config.index),
+                why: self.sa.source.kernel().and_then(|kernel| kernel.why_left(p.config.index)),
                 device: p.config.flags.device.and_then(|number| devices.packet.name(number)),
                 ..policy_row(p, name, has_tunnel, self.has_sas(&p.config))
             })

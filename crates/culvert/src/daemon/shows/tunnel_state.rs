@@ -7,6 +7,7 @@ use policy::{Action, Direction, PolicyConfig};
 
 use crate::daemon::Daemon;
 use crate::daemon::sources::Negotiations;
+use crate::daemon::sources::builtin::Builtin;
 use crate::daemon::texts::selector_text;
 use crate::report::{self, TunnelState};
 
@@ -110,8 +111,9 @@ impl Daemon {
                 ends.insert((params.src, params.dst, config.reqid, config.if_id, mark));
             }
         }
-        let negotiations = self.sa.source.negotiations();
-        let is_beside_kernel = self.sa.source.is_beside_kernel();
+        let (builtin, kernel) = (self.sa.source.builtin(), self.sa.source.kernel());
+        let negotiations = builtin.map(Builtin::negotiations).unwrap_or_default();
+        let is_beside_kernel = kernel.is_some();
         let state = TunnelState {
             up: ends.len(),
             has_ike: is_beside_kernel || negotiations.has_ike,
@@ -128,8 +130,8 @@ impl Daemon {
         let (why, next) = missing(&Evidence {
             instance: self.config.name.clone(),
             is_beside_kernel,
-            left_to_kernel: self.sa.source.left().len(),
-            clients: self.sa.source.client_count(),
+            left_to_kernel: kernel.map_or(0, |kernel| kernel.left().len()),
+            clients: builtin.map_or(0, Builtin::client_count),
             negotiations,
             policies: databases.policies().filter(|p| protects(&p.config)).count(),
             asked,

@@ -20,7 +20,7 @@ use wire::MacAddr;
 use xfrm::Handed;
 
 use crate::daemon::slots;
-use crate::daemon::sources::Source;
+use crate::daemon::sources::builtin::Builtin;
 use crate::daemon::workers::Workers;
 
 /// The index of the first socket in place of an interface's; no interface has so high a one.
@@ -54,7 +54,7 @@ impl EspSockets {
     }
 
     /// Takes sockets that were handed over, and lets go of those whose program is gone. Says whether any came or went.
-    pub fn serve(&mut self, source: &mut dyn Source, workers: &Workers) -> bool {
+    pub fn serve(&mut self, source: &mut Builtin, workers: &Workers) -> bool {
         if !self.is_on {
             return false;
         }

@@ -5,7 +5,6 @@ mod packet;
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,9 +12,7 @@ use std::time::Instant;
 use crypto::{Keys, Providers, Session};
 use esp::{LiveNumbers, Sa};
 use offload::PacketSa;
-use policy::{
-    Action, Databases, Direction, Marks, OutboundKey, PolicyConfig, SaConfig, SaEntry, SaId,
-};
+use policy::{Action, Databases, Direction, PolicyConfig, SaConfig, SaEntry, SaId};
 use tracing::warn;
 use vault::{Origin, Vault};
 use xfrm::codec::{Offload, constant as c};
@@ -25,10 +22,8 @@ use super::in_udp;
 use super::leaving::{Leaver, Leaving};
 use super::numbers::Numbers;
 use crate::daemon::devices::{SharedDevices, To, software_of};
-use crate::daemon::sources::set_marks::SetMarks;
 use crate::daemon::sources::shared_keys::SharedKeys;
-use crate::daemon::sources::{SaChange, SaRules, SaStep, errno, last_numbers, live, session};
-use crate::report::Gone;
+use crate::daemon::sources::{Changes, SaRules, SaStep, errno, last_numbers, live, session};
 
 /// The data path behind the database.
 pub struct DataPath {
@@ -39,17 +34,10 @@ pub struct DataPath {
     numbers: Numbers,
     leaving: Leaving,
     rules: SaRules,
-    /// Indices of policies that changed, until they are taken.
-    changed_policies: BTreeSet<u32>,
-    set_marks: SetMarks,
+    changes: Changes,
+    /// Ports are told of each SA: the kernel has some too.
+    tells_ports: bool,
     shared_keys: SharedKeys,
-    /// By what the SAs are chosen that have changed.
-    changed_sas: BTreeSet<OutboundKey>,
-    /// Counts changes of SAs, for whoever follows them.
-    sa_changes: u64,
-    /// SAs added and removed, in order; `None` while nobody follows them.
-    sa_steps: Option<Vec<SaStep>>,
-    sa_history: Vec<SaChange>,
     /// SAs that were refused as they are not in UDP.
     bare: u64,
 }
@@ -70,13 +58,9 @@ impl DataPath {
             numbers,
             leaving: Leaving::default(),
             rules,
-            changed_policies: BTreeSet::new(),
-            set_marks: SetMarks::default(),
+            changes: Changes::default(),
+            tells_ports: false,
             shared_keys: SharedKeys::default(),
-            changed_sas: BTreeSet::new(),
-            sa_changes: 0,
-            sa_steps: None,
-            sa_history: Vec::new(),
             bare: 0,
         }
     }
@@ -91,50 +75,16 @@ impl DataPath {
         &self.databases
     }
 
-    /// The indices of policies that were added, removed or changed since the last call.
-    pub fn take_changed_policies(&mut self) -> BTreeSet<u32> {
-        std::mem::take(&mut self.changed_policies)
+    /// What has changed, and nobody has taken yet.
+    pub fn changes(&mut self) -> &mut Changes {
+        &mut self.changes
     }
 
-    /// The marks that SAs set, if they have changed since the last call.
-    pub fn take_set_marks(&mut self) -> Option<Vec<Marks>> {
-        self.set_marks.take()
-    }
-
-    /// By what the SAs are chosen that have changed since the last call.
-    pub fn take_changed_sas(&mut self) -> BTreeSet<OutboundKey> {
-        std::mem::take(&mut self.changed_sas)
-    }
-
-    /// Grows with each change of an SA.
-    pub fn sa_changes(&self) -> u64 {
-        self.sa_changes
-    }
-
-    /// All SAs as they are now; from here on [`DataPath::take_sa_steps`] returns what was added and
-    /// removed.
+    /// All SAs as they are now; from here on [`Changes::take_steps`] says what was added and removed.
     pub fn follow_sas(&mut self) -> impl Iterator<Item = (IpAddr, u32)> {
-        self.sa_steps = Some(Vec::new());
+        self.tells_ports = true;
         let steps = self.databases.sas().filter_map(|sa| SaStep::of(&sa.config.id(), true));
         steps.map(|step| (step.dst, step.spi))
-    }
-
-    /// SAs added and removed since the last call, in order; none unless SAs are followed.
-    pub fn take_sa_steps(&mut self) -> Vec<SaStep> {
-        self.sa_steps.as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    /// SAs that have come and gone since the last call.
-    pub fn take_sa_history(&mut self) -> Vec<SaChange> {
-        std::mem::take(&mut self.sa_history)
-    }
-
-    fn sa_step(&mut self, config: &SaConfig, gone: Option<Gone>) {
-        self.sa_changes += 1;
-        self.sa_history.push(SaChange { config: config.clone(), gone });
-        if let Some(steps) = &mut self.sa_steps {
-            steps.extend(SaStep::of(&config.id(), gone.is_none()));
-        }
     }
 
     /// Releases the live numbers of SAs without a record.
@@ -242,10 +192,11 @@ impl DataPath {
 
     /// Follows an SA that has come.
     fn note_added(&mut self, config: &SaConfig, keys: &Keys) {
-        self.set_marks.add(config);
         self.shared_keys.add(config, keys);
-        self.changed_sas.insert(OutboundKey::of_sa(config));
-        self.sa_step(config, None);
+        self.changes.sa_added(config);
+        if self.tells_ports {
+            self.changes.steer(&config.id(), true);
+        }
     }
 
     /// Adds an SA; whether a device does its crypto.
@@ -337,7 +288,7 @@ impl DataPath {
         let sa =
             sa.with_tunnel_headers(self.rules.tunnel_headers).with_ceiling(old.esp.has_ceiling());
         self.databases.replace_sa(old.config.clone(), sa);
-        self.sa_changes += 1;
+        self.changes.sa_moved();
         true
     }
 }
@@ -381,16 +332,12 @@ impl Backend for DataPath {
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?
             .with_tunnel_headers(self.rules.tunnel_headers)
             .with_ceiling(old.esp.has_ceiling());
-        self.set_marks.remove(&old.config);
-        self.changed_sas.insert(OutboundKey::of_sa(&old.config));
-        self.set_marks.add(config);
-        self.changed_sas.insert(OutboundKey::of_sa(config));
+        self.changes.sa_replaced(&old.config, config);
         let config = match is_in_device(&old) {
             true => config.clone(),
             false => last_numbers::with_alarm(config, &sa),
         };
         self.databases.replace_sa(config, sa);
-        self.sa_changes += 1;
         Ok(())
     }
 
@@ -398,9 +345,7 @@ impl Backend for DataPath {
         let Some(entry) = self.databases.remove_sa(id) else { return };
         self.devices.borrow_mut().remove(id);
         self.remove_from_device(id, entry.esp.live());
-        self.set_marks.remove(&entry.config);
         self.shared_keys.remove(id);
-        self.changed_sas.insert(OutboundKey::of_sa(&entry.config));
         let (fingerprint, owner) =
             (self.numbers.fingerprint(id.spi, keys), self.numbers.owner(id, keys));
         let live = entry.esp.live();
@@ -411,7 +356,10 @@ impl Backend for DataPath {
             }
             false => self.vault.borrow_mut().release(owner),
         }
-        self.sa_step(&entry.config, Some(end.into()));
+        self.changes.sa_removed(&entry.config, end.into());
+        if self.tells_ports {
+            self.changes.steer(id, false);
+        }
     }
 
     fn sa_live(&self, id: &SaId) -> Option<SaLive> {
@@ -472,7 +420,7 @@ impl Backend for DataPath {
     fn policy_put(&mut self, config: &PolicyConfig) -> Result<(), Refusal> {
         self.devices.borrow_mut().packet.remove_policy(config.index);
         self.databases.put_policy(config.clone());
-        self.changed_policies.insert(config.index);
+        self.changes.policy(config.index);
         Ok(())
     }
 
@@ -483,7 +431,7 @@ impl Backend for DataPath {
     fn policy_delete(&mut self, index: u32) {
         self.devices.borrow_mut().packet.remove_policy(index);
         self.databases.remove_policy(index);
-        self.changed_policies.insert(index);
+        self.changes.policy(index);
     }
 
     fn policy_live(&self, index: u32) -> Option<PolicyLive> {

@@ -18,7 +18,6 @@ mod numbers;
 mod testing;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -28,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use crypto::{Keys, Providers};
 use esp::Sa;
-use policy::{Action, Databases, Direction, Marks, OutboundKey, SaId, WorkerIndex};
+use policy::{Action, Databases, Direction, SaId, WorkerIndex};
 use tracing::{error, info, warn};
 use vault::{Record, Vault, VaultError};
 use wire::Headers;
@@ -41,7 +40,7 @@ use xfrm::{
 pub use self::data_path::DataPath;
 pub use self::journal::Journal;
 pub use self::numbers::Numbers;
-use super::{Negotiations, SaChange, SaRules, SaStep, Source};
+use super::{Changes, Negotiations, Owner, SaRules};
 use crate::daemon::clock::now;
 use crate::daemon::devices::{SharedDevices, To};
 
@@ -198,7 +197,7 @@ fn possible_cpus() -> u32 {
     last.map_or(0, |last| last.saturating_add(1))
 }
 
-impl Source for Builtin {
+impl Owner for Builtin {
     fn add_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {
         fds.push(self.server.poll_fd());
         fds.extend(self.kernel_sad.as_ref().map(KernelSad::fd));
@@ -233,27 +232,6 @@ impl Source for Builtin {
         self.follow_kernel_sad();
     }
 
-    fn confirm(&mut self) {
-        self.server.send(&self.database);
-    }
-
-    fn acquire(&mut self, policy: u32, cpu: Option<u32>, packet: &Headers) {
-        let flow = Flow {
-            src: packet.src,
-            dst: packet.dst,
-            protocol: packet.protocol,
-            src_port: packet.src_port,
-            dst_port: packet.dst_port,
-            ifindex: 0,
-        };
-        let listening = self.server.listening(Group::Acquire);
-        let mut outputs = Vec::new();
-        let wanted = (0, cpu);
-        let became = self.database.acquire(policy, wanted, &flow, listening, now(), &mut outputs);
-        info!(policy, cpu, src = %flow.src, dst = %flow.dst, became = word(became), "acquire");
-        self.enqueue(outputs);
-    }
-
     fn volume_reached(&mut self, sa: &SaId, hard: bool) {
         let mut outputs = Vec::new();
         self.database.volume_expired(sa, hard, &mut outputs);
@@ -270,69 +248,16 @@ impl Source for Builtin {
         self.database.backend().databases()
     }
 
-    fn take_changed_policies(&mut self) -> BTreeSet<u32> {
-        self.database.backend_mut().take_changed_policies()
-    }
-
-    fn take_set_marks(&mut self) -> Option<Vec<Marks>> {
-        self.database.backend_mut().take_set_marks()
-    }
-
-    fn take_changed_sas(&mut self) -> BTreeSet<OutboundKey> {
-        self.database.backend_mut().take_changed_sas()
-    }
-
-    fn sa_changes(&self) -> u64 {
-        self.database.backend().sa_changes()
-    }
-
-    fn take_sa_history(&mut self) -> Vec<SaChange> {
-        self.database.backend_mut().take_sa_history()
-    }
-
-    fn owns_all_esp(&self) -> bool {
-        !self.kernel_has_sas
-    }
-
-    fn follow_sas(&mut self) -> Vec<(IpAddr, u32)> {
-        self.database.backend_mut().follow_sas().collect()
-    }
-
-    fn take_sa_steps(&mut self) -> Vec<SaStep> {
-        self.database.backend_mut().take_sa_steps()
+    fn changes(&mut self) -> &mut Changes {
+        self.database.backend_mut().changes()
     }
 
     fn keys_of(&self, sa: &SaId) -> Option<Keys> {
         self.database.keys_of(sa)
     }
 
-    fn move_sa(&mut self, sa: &SaId, to: To) {
-        if let Some(keys) = self.database.keys_of(sa) {
-            self.database.backend_mut().move_sa(sa, &keys, to);
-        }
-    }
-
     fn limits_of(&self, sa: &SaId) -> Option<LifetimeConfig> {
         self.database.limits_of(sa)
-    }
-
-    fn restored(&self) -> usize {
-        self.restored
-    }
-
-    fn client_count(&self) -> usize {
-        self.server.client_count()
-    }
-
-    fn negotiations(&self) -> Negotiations {
-        let now_ms = now().mono_ms;
-        let reserved = self.database.oldest_reservation();
-        Negotiations {
-            has_ike: self.server.listening(Group::Acquire),
-            answered: reserved
-                .map(|(peer, at)| (peer, Duration::from_millis(now_ms.saturating_sub(at)))),
-            given_up: self.given_up.and_then(|(last, at)| Some((last.peer?, at.elapsed()))),
-        }
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -359,39 +284,107 @@ impl Source for Builtin {
         warnings
     }
 
-    fn want_sockets(&mut self) {
-        self.server.want_sockets();
+    fn retry(&mut self) {
+        self.journal.retry();
+        self.database.backend_mut().retry_numbers();
+    }
+}
+
+impl Builtin {
+    /// Answers the clients' requests: guard, steering and routes have followed.
+    pub fn confirm(&mut self) {
+        self.server.send(&self.database);
     }
 
-    fn take_sockets(&mut self) -> Vec<Handed> {
-        self.server.take_sockets()
+    /// A policy wants protection for this packet, and there is no SA yet; or none of the worker's own, where a `cpu` is
+    /// given.
+    pub fn acquire(&mut self, policy: u32, cpu: Option<u32>, packet: &Headers) {
+        let flow = Flow {
+            src: packet.src,
+            dst: packet.dst,
+            protocol: packet.protocol,
+            src_port: packet.src_port,
+            dst_port: packet.dst_port,
+            ifindex: 0,
+        };
+        let listening = self.server.listening(Group::Acquire);
+        let mut outputs = Vec::new();
+        let wanted = (0, cpu);
+        let became = self.database.acquire(policy, wanted, &flow, listening, now(), &mut outputs);
+        info!(policy, cpu, src = %flow.src, dst = %flow.dst, became = word(became), "acquire");
+        self.enqueue(outputs);
     }
 
-    fn answer_socket(&mut self, client: u64, errno: i32) {
-        self.server.answer(client, errno);
+    /// Destination and SPI of all SAs, once the kernel has SAs too. Which, once it had some, stays so.
+    pub fn own_esp(&mut self) -> Option<Vec<(IpAddr, u32)>> {
+        self.kernel_has_sas.then(|| self.database.backend_mut().follow_sas().collect())
     }
 
-    fn is_connected(&self, client: u64) -> bool {
-        self.server.is_connected(client)
+    /// Has an offload device do an SA's crypto, or software again.
+    pub fn move_sa(&mut self, sa: &SaId, to: To) {
+        if let Some(keys) = self.database.keys_of(sa) {
+            self.database.backend_mut().move_sa(sa, &keys, to);
+        }
     }
 
-    fn lose(&mut self, sas: &[SaId], policies: &[u32]) {
+    /// These SAs and policies were in an offload device that is not there any more, and go with it.
+    pub fn lose(&mut self, sas: &[SaId], policies: &[u32]) {
         let mut outputs = Vec::new();
         self.database.device_gone(sas, policies, &mut outputs);
         self.enqueue(outputs);
     }
 
-    fn read_devices(&mut self) {
+    /// Reads what devices have counted of their SAs.
+    pub fn read_devices(&mut self) {
         self.database.backend_mut().read_devices();
     }
 
-    fn retry(&mut self) {
-        self.journal.retry();
-        self.database.backend_mut().retry_numbers();
+    /// SAs and policies that were there before this process.
+    pub fn restored(&self) -> usize {
+        self.restored
     }
 
+    /// Programs that are connected.
+    pub fn client_count(&self) -> usize {
+        self.server.client_count()
+    }
+
+    /// What is known of IKE negotiations.
+    pub fn negotiations(&self) -> Negotiations {
+        let now_ms = now().mono_ms;
+        let reserved = self.database.oldest_reservation();
+        Negotiations {
+            has_ike: self.server.listening(Group::Acquire),
+            answered: reserved
+                .map(|(peer, at)| (peer, Duration::from_millis(now_ms.saturating_sub(at)))),
+            given_up: self.given_up.and_then(|(last, at)| Some((last.peer?, at.elapsed()))),
+        }
+    }
+
+    /// Takes UDP sockets from programs from now on, for ESP in UDP.
+    pub fn want_sockets(&mut self) {
+        self.server.want_sockets();
+    }
+
+    /// The sockets that programs have handed over since the last call; each is to be answered.
+    pub fn take_sockets(&mut self) -> Vec<Handed> {
+        self.server.take_sockets()
+    }
+
+    /// Tells a program what became of its socket: 0, or an errno.
+    pub fn answer_socket(&mut self, client: u64, errno: i32) {
+        self.server.answer(client, errno);
+    }
+
+    /// True if the program is still there that handed a socket over.
+    pub fn is_connected(&self, client: u64) -> bool {
+        self.server.is_connected(client)
+    }
+
+    /// Ends in order. No worker runs.
+    ///
     /// SAs, policies and default actions that block stay in the vault; with nothing left, it is removed.
-    fn shut_down(mut self: Box<Self>) {
+    pub fn shut_down(mut self) {
         self.database.backend_mut().take_back();
         self.database.backend_mut().close_all();
         self.retry();
@@ -399,7 +392,7 @@ impl Source for Builtin {
         let blocks = |direction| databases.default_action(direction) != Action::Allow;
         let is_empty = databases.sa_count() + databases.policies().len() == 0
             && ![Direction::In, Direction::Out, Direction::Forward].into_iter().any(blocks);
-        let Builtin { vault, database, server, journal, .. } = *self;
+        let Builtin { vault, database, server, journal, .. } = self;
         drop((journal, database, server));
         if is_empty
             && let Ok(vault) = Rc::try_unwrap(vault)

@@ -1,19 +1,15 @@
 //! What of the kernel's SAs and policies the data path has.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crypto::{Keys, Providers};
 use esp::{LiveNumbers, Sa};
-use policy::{
-    Action, Databases, Direction, Marks, OutboundKey, PolicyConfig, SaConfig, SaEntry, SaId,
-};
+use policy::{Action, Databases, Direction, PolicyConfig, SaConfig, SaEntry, SaId};
 use xfrm::{Counters, Replay};
 
-use crate::daemon::sources::set_marks::SetMarks;
 use crate::daemon::sources::shared_keys::SharedKeys;
-use crate::daemon::sources::{SaChange, SaRules, SaStep, last_numbers, live, session};
+use crate::daemon::sources::{Changes, SaRules, last_numbers, live, session};
 use crate::report::Gone;
 
 /// The data path's tables, and what has changed in them.
@@ -21,14 +17,8 @@ pub struct Published {
     providers: Providers,
     rules: SaRules,
     databases: Databases<Sa>,
-    changed_policies: BTreeSet<u32>,
-    set_marks: SetMarks,
+    changes: Changes,
     shared_keys: SharedKeys,
-    /// By what the SAs are chosen that have changed.
-    changed_sas: BTreeSet<OutboundKey>,
-    sa_changes: u64,
-    sa_steps: Vec<SaStep>,
-    sa_history: Vec<SaChange>,
 }
 
 impl Published {
@@ -38,13 +28,8 @@ impl Published {
             providers,
             rules,
             databases: Databases::new(),
-            changed_policies: BTreeSet::new(),
-            set_marks: SetMarks::default(),
+            changes: Changes::default(),
             shared_keys: SharedKeys::default(),
-            changed_sas: BTreeSet::new(),
-            sa_changes: 0,
-            sa_steps: Vec::new(),
-            sa_history: Vec::new(),
         }
     }
 
@@ -89,11 +74,8 @@ impl Published {
         let id = config.id();
         self.remove(&id, Gone::Deleted);
         self.databases.replace_sa(last_numbers::with_alarm(config, &sa), sa);
-        self.set_marks.add(config);
         self.shared_keys.add(config, keys);
-        self.changed_sas.insert(OutboundKey::of_sa(config));
-        self.sa_changes += 1;
-        self.sa_history.push(SaChange { config: config.clone(), gone: None });
+        self.changes.sa_added(config);
     }
 
     /// Changes an SA's limits or ends; its numbers go on.
@@ -107,23 +89,16 @@ impl Published {
             .map_err(|error| format!("culvert: {error}"))?
             .with_ceiling(old.esp.has_ceiling())
             .with_tunnel_headers(self.rules.tunnel_headers);
-        self.set_marks.remove(&old.config);
-        self.changed_sas.insert(OutboundKey::of_sa(&old.config));
-        self.set_marks.add(config);
-        self.changed_sas.insert(OutboundKey::of_sa(config));
+        self.changes.sa_replaced(&old.config, config);
         self.databases.replace_sa(last_numbers::with_alarm(config, &sa), sa);
-        self.sa_changes += 1;
         Ok(())
     }
 
     /// Takes an SA from packets; who has it still may finish a burst.
     pub fn remove(&mut self, id: &SaId, why: Gone) -> Option<Arc<SaEntry<Sa>>> {
         let entry = self.databases.remove_sa(id)?;
-        self.set_marks.remove(&entry.config);
         self.shared_keys.remove(id);
-        self.changed_sas.insert(OutboundKey::of_sa(&entry.config));
-        self.sa_changes += 1;
-        self.sa_history.push(SaChange { config: entry.config.clone(), gone: Some(why) });
+        self.changes.sa_removed(&entry.config, why);
         Some(entry)
     }
 
@@ -134,7 +109,7 @@ impl Published {
 
     /// Has ports take an SA's packets, or leave them to the kernel.
     pub fn steer(&mut self, id: &SaId, is_added: bool) {
-        self.sa_steps.extend(SaStep::of(id, is_added));
+        self.changes.steer(id, is_added);
     }
 
     /// Installs a policy, to be carried out by whom `hand` says.
@@ -148,7 +123,7 @@ impl Published {
         if old.is_some_and(|old| old.config == config) {
             return;
         }
-        self.changed_policies.insert(config.index);
+        self.changes.policy(config.index);
         self.databases.put_policy(config);
     }
 
@@ -170,7 +145,7 @@ impl Published {
     /// Removes a policy.
     pub fn remove_policy(&mut self, index: u32) {
         if self.databases.remove_policy(index).is_some() {
-            self.changed_policies.insert(index);
+            self.changes.policy(index);
         }
     }
 
@@ -184,34 +159,9 @@ impl Published {
         }
     }
 
-    /// The indices of policies that have changed since the last call.
-    pub fn take_changed_policies(&mut self) -> BTreeSet<u32> {
-        std::mem::take(&mut self.changed_policies)
-    }
-
-    /// The marks that SAs set, if they have changed since the last call.
-    pub fn take_set_marks(&mut self) -> Option<Vec<Marks>> {
-        self.set_marks.take()
-    }
-
-    /// By what the SAs are chosen that have changed since the last call.
-    pub fn take_changed_sas(&mut self) -> BTreeSet<OutboundKey> {
-        std::mem::take(&mut self.changed_sas)
-    }
-
-    /// SAs that ports are to take or to leave since the last call, in order.
-    pub fn take_sa_steps(&mut self) -> Vec<SaStep> {
-        std::mem::take(&mut self.sa_steps)
-    }
-
-    /// SAs that packets can use or cannot use any more since the last call.
-    pub fn take_sa_history(&mut self) -> Vec<SaChange> {
-        std::mem::take(&mut self.sa_history)
-    }
-
-    /// Grows with each change of an SA.
-    pub fn sa_changes(&self) -> u64 {
-        self.sa_changes
+    /// What has changed, and nobody has taken yet.
+    pub fn changes(&mut self) -> &mut Changes {
+        &mut self.changes
     }
 }
 
@@ -239,6 +189,8 @@ fn left(config: &PolicyConfig) -> PolicyConfig {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use engine_openssl::OpensslProvider;
 
     use super::*;

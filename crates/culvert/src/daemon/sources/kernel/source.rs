@@ -8,16 +8,15 @@ use std::time::{Duration, Instant};
 
 use crypto::Keys;
 use esp::Sa;
-use policy::{Databases, Marks, OutboundKey, SaId};
+use policy::{Databases, SaId};
 use tracing::{debug, error, warn};
-use wire::Headers;
 use xfrm::codec::LifetimeConfig;
 
 use super::model::{Place, SaKey};
 use super::timing::{BACKLOG, STEP};
 use super::{FirewallWatch, KernelSource, bypass};
 use crate::daemon::clock::now;
-use crate::daemon::sources::{Interfaces, LeftSa, Merge, SaChange, SaStep, Source};
+use crate::daemon::sources::{Changes, Interfaces, LeftSa, Merge, Owner};
 use crate::daemon::texts::spi_text;
 use crate::daemon::vrfs::Vrfs;
 
@@ -27,7 +26,7 @@ const LENIENT: Duration = Duration::from_secs(2);
 /// A thread that is not back after this has hung: ports have passed everything to Linux meanwhile.
 const HANGS: Duration = Duration::from_millis(400);
 
-impl Source for KernelSource {
+impl Owner for KernelSource {
     fn add_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {
         fds.push(self.events.fd());
         fds.extend(self.firewall.iter().flat_map(FirewallWatch::fds));
@@ -78,11 +77,6 @@ impl Source for KernelSource {
         self.write_back();
     }
 
-    fn confirm(&mut self) {}
-
-    /// The kernel asks, when Linux has the packet: what waits here waits for an SA that is being taken over.
-    fn acquire(&mut self, _policy: u32, _cpu: Option<u32>, _packet: &Headers) {}
-
     fn volume_reached(&mut self, sa: &SaId, is_hard: bool) {
         let key = SaKey::from(sa);
         if let Some(known) = self.model.sa_mut(&key)
@@ -105,37 +99,8 @@ impl Source for KernelSource {
         self.published.databases()
     }
 
-    fn take_changed_policies(&mut self) -> BTreeSet<u32> {
-        self.published.take_changed_policies()
-    }
-
-    fn take_set_marks(&mut self) -> Option<Vec<Marks>> {
-        self.published.take_set_marks()
-    }
-
-    fn take_changed_sas(&mut self) -> BTreeSet<OutboundKey> {
-        self.published.take_changed_sas()
-    }
-
-    fn sa_changes(&self) -> u64 {
-        self.published.sa_changes()
-    }
-
-    fn take_sa_history(&mut self) -> Vec<SaChange> {
-        self.published.take_sa_history()
-    }
-
-    fn owns_all_esp(&self) -> bool {
-        false
-    }
-
-    /// Inbound SAs that are taken are told as steps, from the first one on.
-    fn follow_sas(&mut self) -> Vec<(IpAddr, u32)> {
-        Vec::new()
-    }
-
-    fn take_sa_steps(&mut self) -> Vec<SaStep> {
-        self.published.take_sa_steps()
+    fn changes(&mut self) -> &mut Changes {
+        self.published.changes()
     }
 
     fn keys_of(&self, sa: &SaId) -> Option<Keys> {
@@ -145,14 +110,6 @@ impl Source for KernelSource {
 
     fn limits_of(&self, sa: &SaId) -> Option<LifetimeConfig> {
         Some(self.model.sa(&SaKey::from(sa))?.learnt.limits.clone())
-    }
-
-    fn restored(&self) -> usize {
-        0
-    }
-
-    fn client_count(&self) -> usize {
-        0
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -167,18 +124,19 @@ impl Source for KernelSource {
     fn retry(&mut self) {
         self.let_judged_pass();
     }
+}
 
-    fn is_beside_kernel(&self) -> bool {
-        true
-    }
-
-    fn set_ports(&mut self, names: BTreeSet<String>) {
+impl KernelSource {
+    /// The interfaces that are ports are these.
+    pub fn set_ports(&mut self, names: BTreeSet<String>) {
         if let Some(watch) = &mut self.firewall {
             watch.set_ports(names);
         }
     }
 
-    fn set_interfaces(&mut self, interfaces: &Interfaces) -> BTreeSet<u32> {
+    /// The kernel's XFRM interfaces are these. Returns the `if_id`s of those by which Linux takes what was decrypted
+    /// for this host: with the mark of what was judged.
+    pub fn set_interfaces(&mut self, interfaces: &Interfaces) -> BTreeSet<u32> {
         self.model.set_interfaces(interfaces.clone());
         self.touched.extend(self.model.links());
         self.let_judged_pass();
@@ -186,19 +144,24 @@ impl Source for KernelSource {
         self.judged_by.clone()
     }
 
-    fn set_local(&mut self, local: HashSet<IpAddr>, vrfs: Vrfs) {
+    /// The addresses of this host are these, and these of its interfaces and addresses are in VRFs.
+    pub fn set_local(&mut self, local: HashSet<IpAddr>, vrfs: Vrfs) {
         let has_changed = self.model.set_local(local);
         if self.model.set_vrfs(vrfs) || has_changed {
             self.touched.extend(self.model.links());
         }
     }
 
-    fn take_samples(&mut self) -> Vec<(IpAddr, u32)> {
+    /// Takes the inbound SAs whose next packet is to be left to Linux, by destination and SPI: it has these SAs too, and
+    /// sees that they are in use.
+    pub fn take_samples(&mut self) -> Vec<(IpAddr, u32)> {
         std::mem::take(&mut self.samples)
     }
 
+    /// Takes what the kernel has received by SAs of the fast path.
+    ///
     /// Older packets may wait for a worker, and must not have left the window when it gets to them.
-    fn take_merges(&mut self) -> Vec<Merge> {
+    pub fn take_merges(&mut self) -> Vec<Merge> {
         let databases = self.published.databases();
         let is_behind = |(since, merge): &mut (Instant, Merge)| {
             let sa = databases.sa(&merge.sa);
@@ -207,7 +170,8 @@ impl Source for KernelSource {
         self.merges.extract_if(.., is_behind).map(|(_, merge)| merge).collect()
     }
 
-    fn left(&self) -> Vec<LeftSa> {
+    /// SAs that the fast path does not have.
+    pub fn left(&self) -> Vec<LeftSa> {
         let left = self.model.sas().filter(|(_, known)| known.place == Place::Kernel);
         left.map(|(_, known)| LeftSa {
             id: known.learnt.id,
@@ -223,12 +187,15 @@ impl Source for KernelSource {
         .collect()
     }
 
-    fn why_left(&self, policy: u32) -> Option<String> {
+    /// Why a policy is carried out by the kernel, if it is.
+    pub fn why_left(&self, policy: u32) -> Option<String> {
         self.why_policy_stays(policy).map(Cow::into_owned)
     }
 
+    /// Brings what [`KernelSource::left`] tells up to date.
+    ///
     /// Only what is left is told of anew: the rest is known here before the kernel knows.
-    fn refresh(&mut self) {
+    pub fn refresh(&mut self) {
         let Ok((sas, _)) = self.kernel.sas(&mut self.generation, now()) else { return };
         for sa in sas {
             if let Some(known) = self.model.sa_mut(&SaKey::from(&sa.id))
@@ -239,11 +206,13 @@ impl Source for KernelSource {
         }
     }
 
-    fn awaits_workers(&self) -> bool {
+    /// True if workers have to let go of an SA before [`Owner::serve`] goes on with it.
+    pub fn awaits_workers(&self) -> bool {
         !self.moving.is_empty()
     }
 
-    fn release(&mut self) -> bool {
+    /// Gives back what was taken from the kernel, with [`Owner::serve`]; true if all of it is.
+    pub fn release(&mut self) -> bool {
         if !self.is_stopping {
             self.is_stopping = true;
             self.touched.extend(self.model.links());
@@ -251,7 +220,8 @@ impl Source for KernelSource {
         self.touched.is_empty() && self.model.sas().all(|(_, known)| known.place == Place::Kernel)
     }
 
-    fn shut_down(mut self: Box<Self>) {
+    /// Ends in order. No worker runs.
+    pub fn shut_down(mut self) {
         for bypass in bypass::of_private(self.marks.judged) {
             if let Err(error) = self.kernel.delete_bypass(&bypass) {
                 debug!(%error, ?bypass, "IPv6 through the private interface");

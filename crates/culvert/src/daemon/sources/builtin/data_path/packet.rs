@@ -137,7 +137,7 @@ impl DataPath {
         let device = self.devices.borrow_mut().packet.put_policy(config, wanted)?;
         let mut config = config.clone();
         config.flags.device = Some(device);
-        self.changed_policies.insert(config.index);
+        self.changes.policy(config.index);
         self.databases.put_policy(config);
         Ok(())
     }
