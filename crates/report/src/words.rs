@@ -75,9 +75,9 @@ macro_rules! words {
 words! {
     /// The owner of SAs and policies.
     Owner, "An owner that is not known here." {
-        /// The daemon.
+        /// The daemon's own database.
         Builtin = "builtin",
-        /// The kernel.
+        /// The kernel's database.
         Kernel = "kernel",
     }
 }
@@ -87,7 +87,7 @@ words! {
     SaProtocol, "Another protocol: the number that the kernel has for it." {
         /// Encapsulating security payload.
         Esp = "esp",
-        /// Authentication header.
+        /// Authentication header (RFC 4302).
         Ah = "ah",
         /// IP payload compression.
         Comp = "comp",
@@ -113,9 +113,9 @@ words! {
 words! {
     /// The direction of an SA or a policy.
     Direction, "A direction that is not known here." {
-        /// From peers.
+        /// Received from peers.
         In = "in",
-        /// To peers.
+        /// Sent to peers.
         Out = "out",
         /// Through this host; of policies alone.
         Forward = "fwd",
@@ -139,7 +139,7 @@ words! {
 words! {
     /// The protocol that a policy is about.
     PolicyProtocol, "The name or number of one." {
-        /// All of them.
+        /// Packets of any protocol.
         Any = "any",
     }
 }
@@ -165,9 +165,9 @@ words! {
 words! {
     /// The kind of a port.
     PortKind, "A kind that is not known here." {
-        /// AF_XDP sockets.
+        /// AF_XDP sockets of an interface's queues.
         AfXdp = "af-xdp",
-        /// Packet sockets.
+        /// Packet sockets (AF_PACKET) with super-packets.
         Packet = "packet",
         /// One of these, which is chosen when the port opens.
         Auto = "auto",
@@ -217,7 +217,7 @@ impl PortMode {
 words! {
     /// The state of a port or an offload device.
     State, "Why it does not work." {
-        /// It works.
+        /// It works without trouble.
         Up = "up",
     }
 }

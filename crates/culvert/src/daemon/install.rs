@@ -31,7 +31,7 @@ use xfrm::{Database, Now, Server, ServerLimits, Settings};
 use super::sources::SaRules;
 use super::sources::builtin::{DataPath, Journal, Numbers};
 
-/// What to measure.
+/// Parameters of the measurement.
 pub struct InstallOptions {
     /// Make the sessions.
     pub providers: Providers,
@@ -45,12 +45,12 @@ pub struct InstallOptions {
     pub window: u32,
 }
 
-/// What was measured.
+/// Results of the measurement.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct InstallReport {
-    /// SAs.
+    /// SAs that were installed.
     pub sas: u32,
-    /// Policies.
+    /// Policies that were installed.
     pub policies: u32,
     /// Requests under way at a time.
     pub window: u32,
@@ -165,7 +165,7 @@ fn clock(started: Instant) -> Now {
     Now { wall_s, mono_ms }
 }
 
-/// What the client cannot go on after; to be sent between threads.
+/// Fatal error of the client, which threads can hand on.
 type Failed = Box<dyn Error + Send + Sync>;
 
 /// A program that installs.
@@ -297,7 +297,7 @@ fn request(kind: u16) -> MessageWriter {
     MessageWriter::new(kind, flag::REQUEST | flag::ACK, 1, 0)
 }
 
-/// This gateway.
+/// Address of this gateway.
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 /// The other end of a tunnel.

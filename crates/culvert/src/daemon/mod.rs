@@ -566,7 +566,7 @@ impl Daemon {
     }
 }
 
-/// What leads back to culvert.
+/// Routes and rules that lead back to culvert.
 fn own(config: &Config, ifindex: u32) -> topology::Own {
     topology::Own { tables: [config.tun.table, config.tun.marked_table], ifindex }
 }
@@ -576,7 +576,7 @@ fn tun_config(config: &Config) -> TunConfig {
     TunConfig { name: config.tun.interface.clone(), mtu: config.tun.mtu }
 }
 
-/// Whether a signal's pipe held anything; empties it.
+/// True if a signal's pipe held anything. Empties it.
 fn drain(pipe: &UnixStream) -> bool {
     let mut any = false;
     let mut buffer = [0u8; 64];

@@ -108,7 +108,7 @@ pub fn run(args: &RunArgs, name: &str) -> Result<(), StartError> {
     }
     let mut daemon = Daemon::start(config, args, confinement, (cores, plan))?;
     // The line that start-up scripts and tests wait for.
-    // Whoever waits for it reads; where nobody can, the daemon runs all the same.
+    // A program that waits for the line reads it. Where none can, the daemon runs all the same.
     let _ = writeln!(std::io::stdout(), "culvert: ready");
     // What is ordered behind the unit starts now. Without systemd there is nobody to tell.
     if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
@@ -152,9 +152,9 @@ fn init_log(config: &Config, json: bool) -> Result<(), StartError> {
 }
 
 impl Daemon {
-    /// 1. Directory, lock and saved state; 2. crypto, and SAs and policies taken up again;
-    ///    3. guard; 4. buffers, workers, private interface; 5. Linux's tables and ports; 6. sockets,
-    ///    last: whoever can connect finds everything there; 7. traffic.
+    /// 1. Directory, lock and saved state; 2. crypto, and SAs and policies taken up again; 3.
+    /// guard; 4. buffers, workers, private interface; 5. Linux's tables and ports; 6. sockets,
+    /// last: a client that can connect finds everything there; 7. traffic.
     fn start(
         config: Config,
         args: &RunArgs,

@@ -95,7 +95,7 @@ impl Slow {
 }
 
 impl Path {
-    /// Whether a packet's plan, if there is one, has another worker get it.
+    /// True if a packet's plan, if there is one, hands it to another worker.
     fn hands_over(&self, meta: &Meta) -> bool {
         let plan = meta.place.filter(|_| meta.has_flow).and_then(|place| self.flows.peek(place));
         meta.end.is_none()

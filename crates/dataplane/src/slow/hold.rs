@@ -40,7 +40,7 @@ impl Slow {
         }
     }
 
-    /// Whether packets wait for an SA.
+    /// True if packets wait for an SA.
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.0.is_empty()
     }

@@ -24,7 +24,7 @@ impl SaQueue {
         SaQueue(HoldQueue::new(hold::limits(WAIT_NS, workers)))
     }
 
-    /// Whether the first packet that waits there need not wait any longer.
+    /// True if the first packet that waits there can go on.
     pub(super) fn is_ready(&self, view: &View, key: &SaWait) -> bool {
         let front = self.0.front(key);
         front.is_some_and(|waiting| has_sa(view, waiting.packet.data(), waiting.origin))

@@ -46,13 +46,13 @@ impl Worker {
         Since { idle_rounds: self.idle_rounds, at_ns: self.path.view.now.ns }
     }
 
-    /// Whether nothing has waited in a round since then.
+    /// True if in some round since then no packet has waited.
     fn has_waited(&self, since: Since) -> bool {
         let waited_ns = self.path.view.now.ns.saturating_sub(since.at_ns);
         self.idle_rounds > since.idle_rounds || waited_ns >= IDLE_WAIT_NS
     }
 
-    /// Whether it was done here; none where it has to wait.
+    /// Merges a window: true if this was done here. `None` where it has to wait.
     fn merge(&self, merge: &Merge) -> Option<bool> {
         let Merge { sa, edge, received, since, .. } = merge;
         let (reader, me) = (&self.path.view.reader, self.path.view.worker.get());

@@ -8,13 +8,13 @@ use crate::model::{Explanation, Probe};
 
 /// A question that waits for its answer.
 pub(super) enum Asked {
-    /// [`Command::MergeWindow`](crate::Command::MergeWindow).
+    /// A window to be merged: [`Command::MergeWindow`](crate::Command::MergeWindow).
     Merge(Merge),
-    /// [`Command::CatchUp`](crate::Command::CatchUp).
+    /// An answer once all is followed: [`Command::CatchUp`](crate::Command::CatchUp).
     CatchUp(Sender<()>),
-    /// [`Command::Drain`](crate::Command::Drain).
+    /// An answer once nothing waits: [`Command::Drain`](crate::Command::Drain).
     Drain(Since, Sender<()>),
-    /// [`Command::Explain`](crate::Command::Explain).
+    /// An explanation: [`Command::Explain`](crate::Command::Explain).
     Explain(Box<Probe>, Sender<Explanation>),
 }
 

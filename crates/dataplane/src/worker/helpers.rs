@@ -44,7 +44,7 @@ impl Side for Worker {
         &mut self.path
     }
 
-    /// What the worker knows now is no older than what it knew when the burst came.
+    /// Does nothing: the worker's view is no older than when the burst came.
     fn begin(&mut self, batch: &mut Batch, _is_only: bool) {
         batch.done = Done::default();
     }
@@ -106,7 +106,7 @@ impl Worker {
         self.helpers.as_ref().map_or(0, |helpers| helpers.in_flight)
     }
 
-    /// What helpers know by the tables is void.
+    /// Voids all that helpers have found out by the tables.
     pub(super) fn begin_helpers_epoch(&mut self) {
         if let Some(helpers) = &mut self.helpers {
             helpers.epoch += 1;
@@ -122,7 +122,7 @@ impl Worker {
         }
     }
 
-    /// Whether a burst of so many packets is worth a hand-over.
+    /// True if a burst of so many packets is worth handing over.
     pub(super) fn is_for_helpers(&self, came: usize) -> bool {
         let helpers = self.helpers.as_ref();
         helpers.is_some_and(|h| !h.wakers.is_empty() && (h.in_flight > 0 || came > FEW))
@@ -299,7 +299,8 @@ impl Worker {
         self.take_stepped();
     }
 
-    /// What has got segments with helpers goes on as what gets them here. No helper has a turn meanwhile.
+    /// Sends on the packets that have got segments with helpers, as if they had got them here. No
+    /// helper has a turn meanwhile.
     fn take_stepped(&mut self) {
         let Some(helpers) = &mut self.helpers else { return };
         let out = &mut self.path.exec.out;

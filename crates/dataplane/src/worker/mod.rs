@@ -53,24 +53,24 @@ pub const DEFAULT_FLOWS: usize = 1 << 14;
 /// Bursts that a port has in one turn at most.
 const BURSTS_AT_ONCE: usize = 8;
 
-/// What the control thread asks of a running worker.
+/// Command of the control thread to a running worker.
 pub enum Command {
     /// Take a port: an Ethernet port, or the private interface.
     AddPort {
         /// Which of the worker's slots it gets; see [`crate::Interface::port`].
         slot: usize,
-        /// Its interface.
+        /// Index of the interface.
         ifindex: u32,
-        /// The port.
+        /// The port itself.
         port: Box<dyn Port>,
-        /// What it leads to.
+        /// Kind of the port.
         kind: PortKind,
         /// Told when the port is in its slot and has been looked at for the first time.
         done: Sender<()>,
     },
     /// Drop every port of an interface; its descriptors are closed when this has been done.
     RemovePorts {
-        /// The interface.
+        /// Index of the interface.
         ifindex: u32,
     },
     /// Tell the ports' counters.
@@ -79,7 +79,7 @@ pub enum Command {
     /// ([`ReplayWindow::merge`](esp::ReplayWindow::merge)), once the packets that wait at the worker are through.
     /// Only the SA's home does; of an SA that has none the first worker that is asked becomes it.
     MergeWindow {
-        /// The SA.
+        /// Identity of the SA.
         sa: SaId,
         /// The highest number that the other has received.
         edge: u64,
@@ -109,19 +109,19 @@ pub enum Command {
     Stop,
 }
 
-/// What a worker is made of.
+/// Parts of a worker, for its constructor.
 pub struct WorkerParts {
     /// Routes, neighbours, interfaces.
     pub tables: Arc<Tables>,
     /// SAs and policies.
     pub reader: policy::Reader<Sa>,
-    /// Its own crypto engine.
+    /// Crypto engine of the worker.
     pub engine: Box<dyn Engine>,
-    /// Its own source of IVs.
+    /// Source of IVs of the worker.
     pub ivs: IvSource,
-    /// Its packet buffers.
+    /// Packet buffers of the worker.
     pub pool: FramePool,
-    /// Its counters; it is their only writer.
+    /// Counters, which the worker alone writes.
     pub counters: Arc<Counters>,
     /// Where it reports.
     pub events: EventSender,
@@ -129,7 +129,7 @@ pub struct WorkerParts {
     pub commands: Receiver<Command>,
     /// Wakes it from sleep; the one that its team has of it.
     pub waker: Waker,
-    /// Its place among the workers.
+    /// Place among the workers.
     pub team: Team,
     /// Flows whose plans it keeps, some 160 bytes each; [`DEFAULT_FLOWS`]. With more flows than
     /// that at a time, each packet takes the slow path.
@@ -144,7 +144,7 @@ pub struct Worker {
     path: Path,
     slow: Slow,
     commands: Receiver<Command>,
-    /// What is answered when the databases have been followed.
+    /// Requests to be answered when the databases have been followed.
     asked: Vec<Asked>,
     /// Rounds that have found no packet.
     idle_rounds: u64,

@@ -18,7 +18,7 @@ pub(crate) struct Helpers {
     pub(super) spare: Vec<Box<Batch>>,
     pub(super) wakers: Vec<Waker>,
     pub(super) sleepers: Sleepers,
-    /// What has got segments, and goes on when no helper is at work. It counts as held.
+    /// Packets that have got segments, and go on when no helper is at work. They count as held.
     pub(super) stepped: Vec<(Packet, Ingress)>,
     /// Bursts that are not moved on yet.
     pub(super) in_flight: usize,

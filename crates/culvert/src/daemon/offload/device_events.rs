@@ -34,7 +34,7 @@ impl Daemon {
         }
     }
 
-    /// What is in a device behind a port that is down goes (`xfrm_dev_down`).
+    /// Removes SAs and policies from a device behind a port that is down (`xfrm_dev_down`).
     pub(in crate::daemon) fn follow_device_ports(&mut self) {
         let snapshot = self.linux.observer.snapshot();
         let is_up = |port: &str| snapshot.links().any(|link| link.name == port && link.up);

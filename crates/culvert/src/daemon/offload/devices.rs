@@ -40,16 +40,16 @@ use crate::report::{self, Occurrence};
 /// Shared by those who put SAs in, who make engines, and who answer questions; all on the control thread.
 pub type SharedDevices = Rc<RefCell<Devices>>;
 
-/// All devices.
+/// The offload devices of all kinds.
 pub struct Devices {
     attached: Vec<Attached>,
-    /// Those for packet offload.
+    /// Devices for packet offload.
     pub packet: PacketDevices,
     /// The SAs that are in a device, or are to be in it again.
     placed: HashMap<SaId, Placed>,
     /// The SAs whose numbers are software's, where there are devices: no others may move.
     movable: HashSet<SaId>,
-    /// Whether an SA was ever offloaded.
+    /// True once an SA was offloaded.
     is_used: Arc<AtomicBool>,
     /// Asks for indices of interfaces; nothing without devices.
     asking: Option<OwnedFd>,
@@ -64,14 +64,14 @@ struct Placed {
     /// The SA in it; nothing while the device is down.
     sa: Option<SaHandle>,
     direction: SaDirection,
-    /// Whether its owner asked for it.
+    /// True if its owner asked for it.
     is_asked: bool,
 }
 
 /// Where an SA is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
-    /// Into software.
+    /// Moves to software.
     Software,
     /// Into the device with this place.
     Device(usize, SaDirection),
@@ -273,7 +273,7 @@ impl Devices {
         restored
     }
 
-    /// What has become of the devices since the last call.
+    /// Changes of the devices' states since the last call.
     pub fn news(&mut self) -> Vec<Occurrence> {
         self.attached.iter_mut().filter_map(Attached::news).collect()
     }
@@ -292,7 +292,7 @@ impl Devices {
         next_ms.map(|at| Duration::from_millis(at.saturating_sub(now_ms)))
     }
 
-    /// What has to move for devices to have the busiest SAs. `direction` says which way an SA's packets go.
+    /// Moves by which devices get the busiest SAs. `direction` is that of an SA's packets.
     pub fn round<'s>(
         &mut self,
         sas: impl Iterator<Item = &'s Arc<SaEntry<Sa>>> + Clone,
@@ -356,12 +356,12 @@ impl Devices {
         self.placed.iter().filter(move |(_, placed)| placed.lane == lane && placed.sa.is_some())
     }
 
-    /// Whether an SA's owner asked for the device that it is in, or is to come back to.
+    /// True if an SA's owner asked for the device that it is in, or is to come back to.
     pub fn is_asked(&self, id: &SaId) -> bool {
         self.placed.get(id).is_some_and(|placed| placed.is_asked)
     }
 
-    /// Whether there are none.
+    /// True if there are no devices.
     pub fn is_empty(&self) -> bool {
         self.attached.is_empty()
     }
@@ -400,12 +400,12 @@ impl Devices {
         attached.ok_or_else(|| format!("no device {name}"))
     }
 
-    /// What `culvert device` shows.
+    /// Rows of `culvert device`.
     pub fn rows(&self) -> Vec<report::Device> {
         self.attached.iter().map(Attached::row).chain(self.packet.rows()).collect()
     }
 
-    /// What an operator should know.
+    /// Warnings for the operator.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let down = self.attached.iter().filter_map(|attached| {
             let why = attached.trouble()?;
@@ -424,8 +424,8 @@ impl Devices {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Whether the SA is one that devices have: of ESP, as Linux says of each interface with a device, whatever else the device
-    /// could do.
+    /// Checks that the SA is one that devices have: of ESP. Linux has this rule for each interface
+    /// with a device, also where the device could do more.
     ///
     /// # Errors
     /// There is a device behind the interface that its owner wants, and the SA is of another protocol.

@@ -97,14 +97,15 @@ impl Daemon {
         Defaults::of(|direction| databases.default_action(direction) != Action::Allow)
     }
 
-    /// Whether barriers stand for policies: where the kernel owns these, they stand themselves. A default action
-    /// that blocks has no other way to hold for packets that never come to a worker.
+    /// True if barriers stand for policies. Where the kernel owns the policies, they stand
+    /// themselves. A default action that blocks has no other way to hold for packets that never
+    /// come to a worker.
     pub(in crate::daemon) fn is_guarded(&self) -> bool {
         let is_wanted = self.config.guard.enabled || self.defaults().is_any();
         is_wanted && !self.sa.source.is_beside_kernel()
     }
 
-    /// What the guard blocks until policies are about it.
+    /// Prefixes that the guard blocks until policies name them.
     pub(in crate::daemon) fn guarded(&self) -> Vec<policy::Prefix> {
         match self.config.guard.enabled && !self.sa.source.is_beside_kernel() {
             true => self.config.guard.prefixes.iter().map(|prefix| prefix.0).collect(),

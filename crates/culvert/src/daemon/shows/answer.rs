@@ -291,7 +291,7 @@ impl Daemon {
             .collect()
     }
 
-    /// What is said of an argument that names no interface.
+    /// Error text for an argument that names no interface.
     pub(in crate::daemon) fn no_such_interface(&self, argument: &str, name: &str) -> String {
         let links = self.linux.observer.snapshot().links();
         let names: Vec<String> = links.map(|link| link.name.clone()).collect();
@@ -306,8 +306,8 @@ impl Daemon {
         link.map_or_else(|| format!("#{ifindex} (gone)"), |link| link.name.clone())
     }
 
-    /// Whether an outbound policy that protects has its SAs; none of another policy, and where SAs differ from
-    /// host to host.
+    /// True if an outbound policy that protects has its SAs. `None` for another policy, and where
+    /// SAs differ from host to host.
     pub(in crate::daemon) fn has_sas(&self, policy: &PolicyConfig) -> Option<bool> {
         let is_asked = policy.direction == Direction::Out
             && policy.action == Action::Allow
@@ -316,7 +316,7 @@ impl Daemon {
         is_asked.then(|| self.sa.source.databases().protecting(policy).is_some())
     }
 
-    /// Whether what policies with an `if_id` ask for is carried out: by a tunnel interface, or by the kernel
+    /// True if policies with an `if_id` are carried out: by a tunnel interface, or by the kernel
     /// where it owns them.
     pub(in crate::daemon) fn carries_if_id(&self, if_id: u32) -> bool {
         self.sa.source.is_beside_kernel() || self.linux.tunnels.ifindex(if_id).is_some()
@@ -501,7 +501,7 @@ impl Daemon {
         Drops { drops: drops.collect(), kernel: self.kernel_blocked() }
     }
 
-    /// What the guard's policies in the kernel have blocked, as far as Linux tells.
+    /// Packets that the guard's policies in the kernel have blocked, as far as Linux tells.
     fn kernel_blocked(&self) -> BTreeMap<String, u64> {
         match self.sa.guard.policies() {
             0 => BTreeMap::new(),

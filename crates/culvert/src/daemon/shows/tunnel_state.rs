@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// How long a negotiation that was given up is told of.
 const RECENT: Duration = Duration::from_secs(600);
 
-/// What is known where there is no tunnel.
+/// Facts where there is no tunnel.
 #[derive(Clone, Debug, Default)]
 struct Evidence {
     instance: String,
@@ -100,7 +100,7 @@ fn missing(evidence: &Evidence) -> (String, String) {
 }
 
 impl Daemon {
-    /// Whether there are tunnels.
+    /// State of the tunnels.
     pub(in crate::daemon) fn tunnel_state(&self) -> TunnelState {
         let databases = self.sa.source.databases();
         let mut ends = HashSet::new();
@@ -239,7 +239,7 @@ mod tests {
         // Long ago.
         let old = said(|e| e.negotiations.given_up = Some((peer, s(3600))));
         assert!(old.0.contains("has set none up"), "{old:?}");
-        // Whoever runs it was told to use `culvert exec` though it had been.
+        // Its user was told to use `culvert exec` though it had been used.
         for told in [early, silent, refused, half, old] {
             assert!(!told.0.contains("exec") && !told.1.contains("exec"), "{told:?}");
         }

@@ -30,8 +30,8 @@ pub struct SaStep {
 }
 
 impl SaStep {
-    /// What ports are told of an SA; nothing, if packets from outside do not name it: what is inside of others
-    /// does not come to a port.
+    /// Step of the ports for an SA. `None` if packets from outside do not name it: packets inside
+    /// others do not come to a port.
     pub fn of(id: &SaId, is_added: bool) -> Option<SaStep> {
         let is_named = matches!(id.protocol, protocol::ESP | protocol::AH);
         is_named.then_some(SaStep { dst: id.dst, spi: id.spi, is_added })

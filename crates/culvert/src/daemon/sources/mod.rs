@@ -74,7 +74,7 @@ pub trait Owner {
     /// The peer of an inbound SA in UDP sends from another address or port.
     fn mapping_changed(&mut self, sa: &SaId, src: IpAddr, src_port: u16);
 
-    /// What the data path reads.
+    /// Databases that the data path reads.
     fn databases(&self) -> &Databases<Sa>;
 
     /// What has changed in the databases, and nobody has taken yet.
@@ -86,7 +86,7 @@ pub trait Owner {
     /// An SA's limits, by volume and by time.
     fn limits_of(&self, sa: &SaId) -> Option<LifetimeConfig>;
 
-    /// What an operator should know.
+    /// Warnings for the operator.
     fn warnings(&self) -> Vec<String>;
 
     /// Tries again what failed.
@@ -178,7 +178,7 @@ impl Source {
     }
 }
 
-/// What an IKE daemon's requests tell of its negotiations.
+/// State of negotiations, by an IKE daemon's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Negotiations {
     /// A program listens that would be asked for SAs.
@@ -192,29 +192,29 @@ pub struct Negotiations {
 /// The kernel's XFRM interfaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interfaces {
-    /// By `if_id`.
+    /// Interfaces by their `if_id`.
     pub by_if_id: BTreeMap<u32, Interface>,
-    /// Whether there is one that takes the `if_id` from each packet.
+    /// True if there is one that takes the `if_id` from each packet.
     pub is_any_external: bool,
 }
 
-/// What an XFRM interface is like.
+/// State of an XFRM interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interface {
-    /// Usable.
+    /// Up, and usable.
     Up,
-    /// Not up.
+    /// Down: its packets are dropped.
     Down,
-    /// It is in the VRF of this name.
+    /// A member of the VRF of this name.
     Vrf(String),
-    /// It belongs to a bridge or the like.
+    /// A member of a bridge or the like.
     Enslaved,
 }
 
 /// Numbers that were received by an SA elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merge {
-    /// The SA.
+    /// Identity of the SA.
     pub sa: SaId,
     /// The highest of them.
     pub edge: u64,
@@ -225,7 +225,7 @@ pub struct Merge {
 /// An SA that is left to the kernel.
 #[derive(Clone, Debug)]
 pub struct LeftSa {
-    /// Its identity.
+    /// Identity of the SA.
     pub id: SaId,
     /// Outer source address.
     pub src: IpAddr,
@@ -233,27 +233,27 @@ pub struct LeftSa {
     pub reqid: u32,
     /// XFRM interface id, 0 for none.
     pub if_id: u32,
-    /// `XFRM_MODE_*`.
+    /// Mode of the SA (`XFRM_MODE_*`).
     pub mode: u8,
-    /// It, where culvert could carry it.
+    /// Configuration of the SA, where culvert could carry it.
     pub config: Option<SaConfig>,
-    /// Its counters.
+    /// Counters of the SA.
     pub counters: Counters,
-    /// Its sequence numbers.
+    /// Sequence numbers of the SA.
     pub replay: Replay,
     /// Why it is left.
     pub why: String,
 }
 
-/// What the configuration says about all SAs.
+/// Settings for all SAs.
 #[derive(Clone, Debug, Default)]
 pub struct SaRules {
-    /// Whether DES, 3DES and MD5 are taken.
+    /// True if DES, 3DES and MD5 are taken.
     pub allow_weak: bool,
     /// The headers of tunnels.
     pub tunnel_headers: TunnelHeaders,
     /// Constant rates of IP-TFS.
     pub iptfs: IptfsRates,
-    /// Whether ESP has to be in UDP.
+    /// True if ESP has to be in UDP.
     pub only_in_udp: bool,
 }

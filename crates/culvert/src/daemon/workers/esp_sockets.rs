@@ -109,19 +109,19 @@ impl EspSockets {
         self.entries.retain(|entry| entry.index() != index);
     }
 
-    /// Whether they are wanted.
+    /// True if such sockets are wanted.
     pub fn are_wanted(&self) -> bool {
         self.is_on
     }
 
-    /// What leaves by which.
+    /// Sockets by which packets leave, with their addresses.
     pub fn ways(&self) -> impl Iterator<Item = SocketWay> {
         self.entries
             .iter()
             .map(|entry| SocketWay { ifindex: entry.index(), local: entry.local.ip() })
     }
 
-    /// What workers know of them, as of interfaces.
+    /// The sockets as workers see them: as interfaces.
     pub fn interfaces(&self, snapshot: &Snapshot) -> impl Iterator<Item = (u32, Interface)> {
         // ICMP errors come from some address of this host.
         let addrs = || snapshot.addresses().map(|a| a.addr).filter(|addr| !addr.is_loopback());
@@ -154,7 +154,7 @@ impl EspSockets {
         self.entries.iter().map(|entry| (format!("udp {}", entry.local), entry.counters.read()))
     }
 
-    /// What an operator should know.
+    /// Warnings for the operator.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.is_on && self.entries.is_empty() {

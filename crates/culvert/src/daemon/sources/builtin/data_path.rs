@@ -70,7 +70,7 @@ impl DataPath {
         DataPath { devices, ..self }
     }
 
-    /// The tables.
+    /// Databases of the data path.
     pub fn databases(&self) -> &Databases<Sa> {
         &self.databases
     }
@@ -293,7 +293,7 @@ impl DataPath {
     }
 }
 
-/// Whether a device has an SA as a whole.
+/// True if a device has an SA as a whole.
 fn is_in_device(sa: &SaEntry<Sa>) -> bool {
     PacketSa::of(sa.esp.session()).is_some()
 }

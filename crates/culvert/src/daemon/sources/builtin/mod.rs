@@ -92,7 +92,7 @@ impl Restored {
         Ok(Restored { vault, database, count })
     }
 
-    /// What the data path reads.
+    /// Databases that the data path reads.
     pub fn databases(&self) -> &Databases<Sa> {
         self.database.backend().databases()
     }
@@ -162,7 +162,7 @@ impl Builtin {
     }
 }
 
-/// What became of an acquire, for the log.
+/// Result of an acquire, for the log.
 const fn word(became: Acquired) -> &'static str {
     match became {
         Acquired::Asked => "asked",
@@ -172,7 +172,7 @@ const fn word(became: Acquired) -> &'static str {
     }
 }
 
-/// What an operator should know where the vault is on a disk.
+/// Warning for the operator where the vault is on a disk.
 fn on_disk(vault: &Vault) -> Option<String> {
     let path = vault.path().display();
     vault.is_on_disk().then(|| {
@@ -327,7 +327,7 @@ impl Builtin {
         }
     }
 
-    /// These SAs and policies were in an offload device that is not there any more, and go with it.
+    /// Removes SAs and policies whose offload device is gone.
     pub fn lose(&mut self, sas: &[SaId], policies: &[u32]) {
         let mut outputs = Vec::new();
         self.database.device_gone(sas, policies, &mut outputs);

@@ -22,7 +22,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// Empty tables.
+    /// Databases without entries.
     pub fn new(providers: Providers, rules: SaRules) -> Published {
         Published {
             providers,
@@ -33,7 +33,7 @@ impl Published {
         }
     }
 
-    /// The tables.
+    /// Databases of the data path.
     pub fn databases(&self) -> &Databases<Sa> {
         &self.databases
     }
@@ -127,7 +127,7 @@ impl Published {
         self.databases.put_policy(config);
     }
 
-    /// Who carries a policy out, if there is one with this index that has templates.
+    /// Hand that carries a policy out, if there is one with this index that has templates.
     pub fn hand(&self, index: u32) -> Option<Hand> {
         let config = &self.databases.policy(index)?.config;
         Some(match (config.action, config.templates.is_empty()) {
@@ -137,7 +137,7 @@ impl Published {
         })
     }
 
-    /// Whether there is a policy with this index.
+    /// True if there is a policy with this index.
     pub fn has_policy(&self, index: u32) -> bool {
         self.databases.policy(index).is_some()
     }
@@ -149,7 +149,7 @@ impl Published {
         }
     }
 
-    /// What happens to packets that no policy matches.
+    /// Sets the default actions for packets that no policy matches.
     pub fn set_defaults(&mut self, defaults: [Action; 3]) {
         let directions = [Direction::In, Direction::Out, Direction::Forward];
         for (direction, action) in directions.into_iter().zip(defaults) {
@@ -165,14 +165,14 @@ impl Published {
     }
 }
 
-/// Who carries a policy out.
+/// Hand that carries a policy out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hand {
     /// Linux, and culvert sees nothing of its packets.
     Linux,
     /// Linux; ports and routes lead its packets to culvert, which gives them to Linux.
     LinuxByCulvert,
-    /// Culvert.
+    /// The fast path carries it out.
     Culvert,
 }
 

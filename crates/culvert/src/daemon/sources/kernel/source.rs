@@ -234,6 +234,6 @@ impl KernelSource {
     }
 }
 
-/// What an operator should know who has set so.
+/// Warning for an operator who has set so.
 const PASSED_BY: &str = "firewall = \"bypass\" in [kernel]: no rule of nftables or iptables sees what the \
                          fast path forwards";

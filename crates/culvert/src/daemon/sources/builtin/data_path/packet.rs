@@ -143,7 +143,7 @@ impl DataPath {
     }
 }
 
-/// What a device is to begin an SA with; an outbound one not below the number `least`.
+/// State with which a device begins an SA; an outbound one not below the number `least`.
 fn begin(
     config: &SaConfig,
     numbers: &LiveNumbers,
