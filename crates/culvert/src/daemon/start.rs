@@ -152,9 +152,15 @@ fn init_log(config: &Config, json: bool) -> Result<(), StartError> {
 }
 
 impl Daemon {
-    /// 1. Directory, lock and saved state; 2. crypto, and SAs and policies taken up again; 3.
-    /// guard; 4. buffers, workers, private interface; 5. Linux's tables and ports; 6. sockets,
-    /// last: a client that can connect finds everything there; 7. traffic.
+    /// Starts in seven steps.
+    ///
+    /// 1. Directory, lock and saved state.
+    /// 2. Crypto, and SAs and policies taken up again.
+    /// 3. The guard.
+    /// 4. Buffers, workers, private interface.
+    /// 5. Linux's tables and ports.
+    /// 6. Sockets, last: a client that can connect finds everything there.
+    /// 7. Traffic.
     fn start(
         config: Config,
         args: &RunArgs,
