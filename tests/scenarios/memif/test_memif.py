@@ -148,7 +148,8 @@ def test_an_application_that_would_have_the_daemon_fill_holes(network, lab):
                         assert time.monotonic() < give_up, row(net.gwa)
                         time.sleep(0.0005)
                     touched += 1
-            assert memory() - before <= 17, "more than the regions have"
+            # The regions' 14 MiB, and what the daemon may need besides meanwhile.
+            assert memory() - before <= 20, "more than the regions have"
         stream.wait()
     finally:
         is_over.set()
