@@ -7,7 +7,7 @@ use policy::WorkerIndex;
 
 use crate::event::Waker;
 use crate::host_limits::HostLimits;
-use crate::out::handoff::Peers;
+use crate::out::peers::Peers;
 
 /// Packets that may be on their way from one worker to one other: several turns' worth where workers are
 /// few, and some MiB in all where they are many.

@@ -24,7 +24,6 @@ use outcome::{DropReason, Outcome};
 use wire::Span;
 use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
 
-pub(crate) use peers as handoff;
 pub(crate) use reports::Reports;
 
 use crate::capture::Taps;

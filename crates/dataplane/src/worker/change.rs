@@ -11,7 +11,7 @@ use io::Port;
 
 use crate::features::fragments::Fragments;
 use crate::model::PortKind;
-use crate::out::handoff::Peers;
+use crate::out::peers::Peers;
 use crate::out::neighbour::NeighbourQueue;
 use crate::slow::Slow;
 use crate::team::Team;

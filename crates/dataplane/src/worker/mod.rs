@@ -34,7 +34,7 @@ use crate::features::fragments::Fragments;
 use crate::flows::FlowCache;
 use crate::host_limits::HostLimits;
 use crate::model::{Explanation, Handed, Newcomers, Now, PortKind, Probe, Source};
-use crate::out::handoff::Peers;
+use crate::out::peers::Peers;
 use crate::out::neighbour::NeighbourQueue;
 use crate::out::{Out, Reports};
 use crate::slow::Slow;

@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::model::slots::QUEUES;
-use crate::out::handoff::Peers;
+use crate::out::peers::Peers;
 use crate::worker::idle::{Idle, LONGEST_LOOK_NS, Polling, SLEEP};
 use crate::worker::{Ending, Worker};
 
