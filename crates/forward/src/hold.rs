@@ -204,11 +204,6 @@ impl<K: Clone + Eq + Hash, T> HoldQueue<K, T> {
         self.take(self.oldest?)
     }
 
-    /// When the oldest packet's time is up, in ns.
-    pub fn next_deadline(&self) -> Option<u64> {
-        self.slots.get(self.oldest?).map(|s| s.deadline_ns)
-    }
-
     /// Takes out a slot's packet, which is the first of its key: the oldest of all is.
     fn take(&mut self, at: usize) -> Option<(K, T)> {
         let free = self.free;
@@ -285,11 +280,9 @@ mod tests {
     #[test]
     fn time_is_up_to_the_nanosecond() {
         let mut q = HoldQueue::new(LIMITS);
-        assert_eq!(q.next_deadline(), None);
         let _ = q.push('a', 1, 10);
         let _ = q.push('b', 2, 20);
         let _ = q.push('a', 3, 30);
-        assert_eq!(q.next_deadline(), Some(110));
         assert_eq!(q.pop_expired(109), None);
         assert_eq!(q.pop_expired(110), Some(('a', 1)));
         assert_eq!(q.pop_expired(110), None);
@@ -347,7 +340,6 @@ mod tests {
                 for key in 0..4 {
                     prop_assert_eq!(q.len_of(&key), model.0.iter().filter(|e| e.0 == key).count());
                 }
-                prop_assert_eq!(q.next_deadline(), model.0.first().map(|e| e.2));
             }
         }
     }

@@ -20,27 +20,6 @@ pub enum NeighbourState {
     Failed,
 }
 
-impl NeighbourState {
-    /// From Linux's bits (`ndm_state` in `linux/neighbour.h`).
-    pub const fn from_nud(bits: u16) -> Self {
-        const STALE: u16 = 0x04;
-        const DELAY_OR_PROBE: u16 = 0x08 | 0x10;
-        const FAILED: u16 = 0x20;
-        const GOOD: u16 = 0x02 | 0x40 | 0x80; // reachable, noarp, permanent
-        if bits & GOOD != 0 {
-            Self::Reachable
-        } else if bits & DELAY_OR_PROBE != 0 {
-            Self::Probing
-        } else if bits & STALE != 0 {
-            Self::Stale
-        } else if bits & FAILED != 0 {
-            Self::Failed
-        } else {
-            Self::Incomplete
-        }
-    }
-}
-
 /// One neighbour of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighbourEntry {
@@ -119,11 +98,6 @@ impl Neighbours {
         self.entries.remove(&(ifindex, addr)).is_some()
     }
 
-    /// Forgets the neighbours of an interface that is gone.
-    pub fn remove_interface(&mut self, ifindex: u32) {
-        self.entries.retain(|(index, _), _| *index != ifindex);
-    }
-
     /// How many neighbours are known.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -161,32 +135,26 @@ mod tests {
 
     const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
 
-    fn entry(nud: u16, mac: Option<MacAddr>) -> NeighbourEntry {
-        NeighbourEntry {
-            ifindex: 3,
-            addr: "10.0.0.1".parse().unwrap(),
-            mac,
-            state: NeighbourState::from_nud(nud),
-        }
+    fn entry(state: NeighbourState, mac: Option<MacAddr>) -> NeighbourEntry {
+        NeighbourEntry { ifindex: 3, addr: "10.0.0.1".parse().unwrap(), mac, state }
     }
 
     #[test]
-    fn each_state_of_linux() {
+    fn each_state() {
+        use NeighbourState::{Failed, Incomplete, Probing, Reachable, Stale};
         let cases = [
-            (0x00, None, Resolution::Pending),
-            (0x01, None, Resolution::Pending),
-            (0x02, Some(MAC), Resolution::Resolved { mac: MAC, confirm: false }),
-            (0x04, Some(MAC), Resolution::Resolved { mac: MAC, confirm: true }),
-            (0x08, Some(MAC), Resolution::Resolved { mac: MAC, confirm: false }),
-            (0x10, Some(MAC), Resolution::Resolved { mac: MAC, confirm: false }),
-            (0x20, None, Resolution::Failed),
-            (0x20, Some(MAC), Resolution::Failed),
-            (0x40, None, Resolution::Failed),
-            (0x80, Some(MAC), Resolution::Resolved { mac: MAC, confirm: false }),
+            (Incomplete, None, Resolution::Pending),
+            (Reachable, Some(MAC), Resolution::Resolved { mac: MAC, confirm: false }),
+            (Stale, Some(MAC), Resolution::Resolved { mac: MAC, confirm: true }),
+            (Probing, Some(MAC), Resolution::Resolved { mac: MAC, confirm: false }),
+            (Failed, None, Resolution::Failed),
+            (Failed, Some(MAC), Resolution::Failed),
+            // No link-layer address, as of a tunnel.
+            (Reachable, None, Resolution::Failed),
         ];
-        for (nud, mac, want) in cases {
-            let table: Neighbours = [entry(nud, mac)].into_iter().collect();
-            assert_eq!(table.resolve(3, "10.0.0.1".parse().unwrap()), want, "{nud:#x}");
+        for (state, mac, want) in cases {
+            let table: Neighbours = [entry(state, mac)].into_iter().collect();
+            assert_eq!(table.resolve(3, "10.0.0.1".parse().unwrap()), want, "{state:?}");
             assert_eq!(table.resolve(4, "10.0.0.1".parse().unwrap()), Resolution::Unknown);
             assert_eq!(table.resolve(3, "10.0.0.2".parse().unwrap()), Resolution::Unknown);
         }
@@ -195,14 +163,19 @@ mod tests {
     #[test]
     fn changes_are_told() {
         let mut table = Neighbours::default();
-        assert!(table.insert(entry(0x01, None)));
-        assert!(!table.insert(entry(0x01, None)));
-        assert!(table.insert(entry(0x02, Some(MAC))));
-        assert!(table.insert(NeighbourEntry { ifindex: 4, ..entry(0x02, Some(MAC)) }));
+        assert!(table.insert(entry(NeighbourState::Incomplete, None)));
+        assert!(!table.insert(entry(NeighbourState::Incomplete, None)));
+        assert!(table.insert(entry(NeighbourState::Reachable, Some(MAC))));
+        assert!(
+            table.insert(NeighbourEntry {
+                ifindex: 4,
+                ..entry(NeighbourState::Reachable, Some(MAC))
+            })
+        );
         assert_eq!((table.len(), table.iter().count()), (2, 2));
-        table.remove_interface(3);
-        assert_eq!(table.iter().map(|e| e.ifindex).collect::<Vec<_>>(), [4]);
         let addr = "10.0.0.1".parse().unwrap();
+        assert!(table.remove(3, addr));
+        assert_eq!(table.iter().map(|e| e.ifindex).collect::<Vec<_>>(), [4]);
         assert!(table.remove(4, addr) && !table.remove(4, addr) && table.is_empty());
     }
 }

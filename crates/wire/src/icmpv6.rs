@@ -60,11 +60,6 @@ pub const fn is_error(message_type: u8) -> bool {
     message_type < 128
 }
 
-/// True if the type is one of neighbour discovery's (RFC 4861 §4), which no policy may hold up.
-pub const fn is_neighbour_discovery(message_type: u8) -> bool {
-    matches!(message_type, kind::ROUTER_SOLICITATION..=kind::REDIRECT)
-}
-
 /// A message whose length was checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Icmpv6Header<'a> {

@@ -11,8 +11,8 @@ use io::Port;
 
 use crate::features::fragments::Fragments;
 use crate::model::PortKind;
-use crate::out::peers::Peers;
 use crate::out::neighbour::NeighbourQueue;
+use crate::out::peers::Peers;
 use crate::slow::Slow;
 use crate::team::Team;
 use crate::worker::Worker;

@@ -142,11 +142,6 @@ impl XskQueue {
         self.socket.as_fd()
     }
 
-    /// The driver waits for a system call before it uses the fill ring; `rx` makes that call.
-    pub fn needs_rx_wakeup(&self) -> bool {
-        self.rings.fill.needs_wakeup()
-    }
-
     /// The kernel's counters for this queue.
     ///
     /// # Errors

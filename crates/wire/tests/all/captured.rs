@@ -160,17 +160,18 @@ fn icmp_errors_quote_the_packet() {
 }
 
 #[test]
-fn neighbour_discovery_is_told_apart() {
-    for name in ["neighbour-solicitation", "neighbour-advertisement"] {
+fn types_of_icmpv6_stand_where_ports_do() {
+    for (name, kind) in [
+        ("neighbour-solicitation", 135),
+        ("neighbour-advertisement", 136),
+        ("echo-request-v6", 128),
+    ] {
         let (_, h) = packet(name);
-        assert!(icmpv6::is_neighbour_discovery(h.src_port as u8), "{name}");
+        assert_eq!(h.src_port, kind, "{name}");
     }
-    let (_, h) = packet("echo-request-v6");
-    assert!(!icmpv6::is_neighbour_discovery(h.src_port as u8));
-    // A listener report has hop-by-hop options and is not neighbour discovery.
+    // A listener report has hop-by-hop options.
     let (_, h) = packet("multicast-listener-report");
     assert_eq!((h.header_len, h.protocol, h.src_port), (48, 58, 143));
-    assert!(!icmpv6::is_neighbour_discovery(h.src_port as u8));
 }
 
 #[test]
