@@ -3,6 +3,7 @@
 import functools
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 from . import topology as t
@@ -80,7 +81,15 @@ def device(daemon):
 
 def both_ends(net):
     """Packets by what the hardware has counted and by the peer's SAs: ((sealed, opened by the peer), (sealed by the
-    peer, opened))."""
+    peer, opened)), once nothing is under way: the simulation takes tens of milliseconds for a packet."""
+    last, give_up = None, time.monotonic() + 10
+    while (now := _both_ends(net)) != last and time.monotonic() < give_up:
+        last = now
+        time.sleep(0.5)
+    return now
+
+
+def _both_ends(net):
     row, peer = device(net.gwa.daemon), net.gwb.daemon.json("sa")
     there = sum(sa["packets"] for sa in peer if sa["src"] == t.WAN_A4)
     back = sum(sa["packets"] for sa in peer if sa["src"] == t.WAN_B4)
