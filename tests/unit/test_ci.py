@@ -121,7 +121,8 @@ def test_a_job_of_the_lane_that_fails_is_told(lanes):
 
 def test_a_lane_that_is_ended_fails(lanes):
     result = lanes("kill -9 $$", "sleep 1")
-    assert result.returncode == 1 and "failed: lane" in result.stdout
+    assert result.returncode == 1 and "failed: build(no verdict)" in result.stdout
+    assert "build: no verdict; the lane ended with status 137" in result.stdout
 
 
 def test_an_unknown_job_is_refused(run):
