@@ -161,7 +161,7 @@ screenshots: $(if $(CULVERT),,build) ## docs/pictures/web.png and top.svg, of a 
 # A debug build: it shows that packets pass, not how fast.
 cryptodev-test: ## culvert with DPDK's crypto drivers; installs libdpdk-dev
 	@dpkg -s libdpdk-dev >/dev/null 2>&1 || apt-get install --yes --no-install-recommends libdpdk-dev
-	$(CARGO) clippy --locked -p culvert-cryptodev -p culvert --features culvert/cryptodev --all-targets -- -D warnings
+	$(CARGO) clippy --locked -p culvert-cryptodev -p culvert-control -p culvert --features culvert/cryptodev --all-targets -- -D warnings
 	$(CARGO) test --locked -p culvert-cryptodev --features dpdk
 	@scripts/cryptodev-drivers
 	$(CARGO) build --locked -p culvert -p culvert-preload --features culvert/cryptodev

@@ -256,7 +256,7 @@ class Daemon:
         if text is None:
             ports = "" if self.is_unprivileged else "".join(_PORT.format(interface=p, how=_how(self.host, p, self.mode)) for p in self.ports)
             # How SAs cross says what a loss goes with.
-            level = 'log.level = "culvert::daemon::sources::kernel=debug,info"\n'
+            level = 'log.level = "control::sources::kernel=debug,info"\n'
             source = f'source = "{self.source}"\n{level}' if self.source else ""
             text = _DAEMON_CONFIG.format(name=self.name, source=source, settings=self.settings, ports=ports)
         self.config.write_text(_with_workers(text.replace("@NAME@", self.name)))

@@ -68,7 +68,8 @@ impl Config {
         let wrong =
             not_a_level(level).or(level.parse::<Targets>().is_err().then_some(level.as_str()));
         if let Some(word) = wrong {
-            let remedy = "error, warn, info, debug, trace or off, or a filter such as culvert::daemon=debug,info";
+            let remedy =
+                "error, warn, info, debug, trace or off, or a filter such as control=debug,info";
             found.add("log.level", &word, remedy);
         }
         let mut seen = HashSet::new();

@@ -293,7 +293,7 @@ impl Default for PathMtuConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
-    /// Level: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `culvert::daemon=debug,info`.
+    /// Level: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `control=debug,info`.
     pub level: String,
 }
 

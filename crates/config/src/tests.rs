@@ -15,8 +15,8 @@ fn what_the_parser_does_not_say_is_said() {
     // A word that is no level would be taken for a part of the program, and silence all others.
     let level = |level: &str| parse(&format!("[log]\nlevel = {level:?}\n"));
     assert!(level("verbose").unwrap_err().to_string().contains("log.level = \"verbose\""));
-    assert!(level("info,loud").is_err() && level("culvert::daemon=loud").is_err());
-    for right in ["debug", "WARN", "off", "xfrm=debug,info", "culvert::daemon=trace"] {
+    assert!(level("info,loud").is_err() && level("control=loud").is_err());
+    for right in ["debug", "WARN", "off", "xfrm=debug,info", "control=trace"] {
         assert!(level(right).is_ok(), "{right}");
     }
 }

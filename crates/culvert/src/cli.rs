@@ -18,6 +18,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use control::RunOptions;
 
 pub use capture::CaptureArgs;
 pub use events::EventsArgs;
@@ -209,6 +210,18 @@ pub struct RunArgs {
     /// Log as JSON objects, one a line.
     #[arg(long)]
     pub log_json: bool,
+}
+
+impl RunArgs {
+    /// The same, as the daemon takes it.
+    pub fn options(&self) -> RunOptions {
+        RunOptions {
+            config: self.config.config.clone(),
+            poll: self.poll,
+            unprivileged: self.unprivileged,
+            log_json: self.log_json,
+        }
+    }
 }
 
 /// Arguments of `culvert check`.

@@ -3,22 +3,16 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | `cli` | the command line, defined once: help, man pages and completion come from it |
-//! | `daemon` | `culvert run`: the control thread, and what starts and stops the workers |
-//! | `command` | every other command, a file for each group |
-//! | `files` | files that are root's alone, and whose they have to be |
-//! | `pcapng` | the format of captures |
+//! | `command` | every command but `culvert run`, a file for each group |
 //! | `table` | tables for people |
 //!
-//! The configuration is crate `config`, what commands and the daemon say to one another crate `report`.
+//! The daemon is crate `control`, the configuration crate `config`, and what commands and the daemon say to one another
+//! crate `report`.
 #![forbid(unsafe_code)]
 
 mod cli;
 mod command;
-mod daemon;
-mod files;
-mod pcapng;
 mod table;
-mod users;
 
 pub(crate) use ::config;
 pub(crate) use ::report;
@@ -27,8 +21,8 @@ pub(crate) use ::report::{client, paths, protocol, rule_text};
 /// The parts of the daemon that `culvert-bench` measures.
 pub mod measured {
     pub use crate::config::EngineChoice;
-    pub use crate::daemon::{InstallOptions, InstallReport, bench_install, providers};
     pub use crate::table::Growing;
+    pub use control::{InstallOptions, InstallReport, bench_install, providers};
 }
 
 use std::error::Error;
@@ -96,7 +90,7 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
     }
     let output = match &cli.command {
         Command::Run(args) => {
-            daemon::run(args, name)?;
+            control::run(&args.options(), name)?;
             String::new()
         }
         Command::Check(args) => return Ok(check::run(name, json, args)),

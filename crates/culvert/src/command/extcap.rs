@@ -4,10 +4,11 @@
 
 use std::error::Error;
 
+use control::pcapng::LINK_RAW;
+
 use super::capture::{Teller, capture};
 use crate::cli::{CaptureArgs, ExtcapArgs};
 use crate::client::running;
-use crate::pcapng::LINK_RAW;
 
 /// Prefix of an interface's name, before the daemon's name.
 const PREFIX: &str = "culvert-";

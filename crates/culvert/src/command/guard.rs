@@ -5,13 +5,13 @@ use std::error::Error;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, IsTerminal};
 
+use control::files;
 use guard::{Barrier, Effect, Guard, GuardError};
 use vault::Vault;
 use xfrm::RecordKey;
 
 use super::doctor::{confirm, orphans};
 use crate::config::{Config, TunConfig, valid_name};
-use crate::files;
 use crate::paths;
 use crate::protocol;
 use crate::table::table;

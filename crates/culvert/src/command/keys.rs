@@ -9,9 +9,10 @@ use std::error::Error;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use control::files::open_secret;
+
 use super::events::newest;
 use crate::client::ask;
-use crate::files::open_secret;
 use crate::report::{Event, Events, Occurrence, Request, Sa, SaProtocol};
 
 /// The table of SAs that there were since it was begun.

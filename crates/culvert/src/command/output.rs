@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Stdout, Write};
 use std::path::{Path, PathBuf};
 
-use crate::files::{FileError, open_secret};
+use control::files::{FileError, open_secret};
 
 /// Files that follow one another.
 #[derive(Clone, Copy, Debug)]

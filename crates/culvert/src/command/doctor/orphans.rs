@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use control::is_own_rule;
 use mirror::{Family, Observer, Rule, RuleAction};
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
@@ -9,7 +10,6 @@ use super::facts::{Facts, Network};
 use super::finding::Finding;
 use super::mend::Mend;
 use crate::config::TunConfig;
-use crate::daemon::is_own_rule;
 use crate::rule_text::title;
 
 /// A finding for each.

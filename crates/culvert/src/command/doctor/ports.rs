@@ -1,12 +1,12 @@
 //! Checks of the configured ports, and of the packet buffers that they share.
 
+use control::{FRAMES_PER_FULL_QUEUE, FRAMES_SPARE, QUEUES_PER_WORKER, frames_at_start};
 use steer::device::{Device, Finding as DeviceFinding};
 
 use super::facts::{Facts, PortFacts, VlanFacts, Works, XdpProgram};
 use super::finding::{Finding, Outcome};
 use super::mend::Mend;
 use crate::config::{Config, Sockets, XdpMode};
-use crate::daemon::{FRAMES_PER_FULL_QUEUE, FRAMES_SPARE, QUEUES_PER_WORKER, frames_at_start};
 use crate::report::{Port, PortKind, PortMode};
 
 /// Every port, then the buffers.

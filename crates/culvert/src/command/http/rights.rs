@@ -6,8 +6,8 @@ use std::io;
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-use crate::daemon::{confine_server, drop_capabilities, forgo_capabilities};
-use crate::users::{self, User};
+use control::users::{self, User};
+use control::{confine_server, drop_capabilities, forgo_capabilities};
 
 /// Gives up root's name, every capability, and all system calls but those that serving takes. To be called before a
 /// thread is made, as all of that belongs to threads.

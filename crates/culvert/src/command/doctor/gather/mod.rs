@@ -14,6 +14,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use control::{self, Situation, vlan_below};
 use crypto::Provider;
 use guard::{Effect, Guard, GuardError};
 use mirror::{Encap, Family, Link, Observer, Route, Snapshot, interface_setting};
@@ -31,14 +32,13 @@ use super::{policies, processes};
 use crate::client::{self, ClientError};
 use crate::command::exec;
 use crate::config::{Examined, Listed, PortConfig, TunConfig};
-use crate::daemon::{self, Situation, vlan_below};
 use crate::paths;
 use crate::report::{Drops, Policy, Port, PortKind, Request, Stats};
 
 /// Looks at everything, in the calling thread's network namespace.
 pub fn facts(name: &str, path: &Path, is_unprivileged: bool) -> Facts {
     let Examined { config, problems, .. } =
-        daemon::examine(path, &Situation::before_start(is_unprivileged));
+        control::examine(path, &Situation::before_start(is_unprivileged));
     let loaded = config.ok_or_else(|| Listed { path, problems: &problems }.to_string());
     let config = loaded.as_ref().ok();
     let instance = config.map_or(name, |c| c.name.as_str()).to_owned();
@@ -75,7 +75,7 @@ fn machine(tun: &str) -> Machine {
     let describe = |provider: &dyn Provider| provider.description();
     Machine {
         root: rustix::process::geteuid().is_root(),
-        missing_capabilities: daemon::missing_capabilities(true),
+        missing_capabilities: control::missing_capabilities(true),
         kernel: release.trim().to_owned(),
         clock: clock.trim().to_owned(),
         af_xdp: open_socket("socket(AF_XDP)", AddressFamily::XDP, None),
@@ -290,9 +290,9 @@ fn network(
         interfaces: interfaces.unwrap_or_default(),
         has_segments: snapshot.is_some_and(|s| s.routes().any(has_segments)),
         tables: tables.unwrap_or_default(),
-        firewalls: daemon::firewalls(taken.clone()),
-        nat_rules: daemon::nat_rules(),
-        connections: daemon::connection_statistics(),
+        firewalls: control::firewalls(taken.clone()),
+        nat_rules: control::nat_rules(),
+        connections: control::connection_statistics(),
         forwarding: [
             (Family::V4, number("/proc/sys/net/ipv4/ip_forward")),
             (Family::V6, number("/proc/sys/net/ipv6/conf/all/forwarding")),

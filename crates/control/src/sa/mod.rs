@@ -1,0 +1,41 @@
+//! SAs and policies: what follows from them for the guard, for MTUs and for those who ask for SAs.
+
+pub mod asked;
+pub mod by_sender;
+pub mod early;
+pub mod inner_mtus;
+pub mod left;
+pub mod lifetimes;
+pub mod path_mtus;
+pub mod policies;
+pub mod shortfall;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use forward::path_mtu::PathMtuTable;
+use guard::Guard;
+use policy::PolicyEntry;
+
+use self::by_sender::BySender;
+use self::inner_mtus::InnerMtus;
+use self::shortfall::Shortfalls;
+use crate::sources::Source;
+
+/// SAs and policies, and what has followed them.
+pub(super) struct Sas {
+    pub(super) source: Source,
+    /// The policies that guard, routes and steering have followed, by index.
+    pub(super) followed: HashMap<u32, Arc<PolicyEntry>>,
+    pub(super) guard: Guard,
+    pub(super) guard_trouble: Option<String>,
+    pub(super) check_at: Instant,
+    /// Policies that are not carried out, and which of them were logged.
+    pub(super) shortfalls: Shortfalls,
+    pub(super) inner_mtus: InnerMtus,
+    pub(super) path_mtus: PathMtuTable,
+    /// Gives what Linux sends to the worker of its CPU, where a policy has SAs for each.
+    pub(super) by_sender: BySender,
+    pub(super) sas_followed: u64,
+}

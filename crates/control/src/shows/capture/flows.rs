@@ -1,0 +1,279 @@
+//! `culvert flows`: what a tap records, counted by flow.
+//!
+//! A thread of its own counts, so workers do no more than for a capture of the packets' headers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use dataplane::{OfSa, Place, Record, TapReader, Verdict};
+use outcome::DropReason;
+use report::{Flow, Flows, FlowsRequest};
+use tracing::debug;
+
+use super::slots::Slot;
+use super::stream::is_shut;
+use super::text::word;
+use crate::texts::spi_text;
+
+/// Bytes of a packet in which all headers are that tell its flow.
+pub const SNAP_LEN: usize = 128;
+
+/// Flows of an interval that are told apart at most.
+const MOST: usize = 65_536;
+
+/// How often the client is looked after.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a client may take none of what it has asked for.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Flows that are being counted.
+pub struct Counting {
+    reader: TapReader,
+    interval: Duration,
+    most: usize,
+    _slot: Slot,
+}
+
+impl Counting {
+    pub(super) fn new(reader: TapReader, slot: Slot, request: &FlowsRequest) -> Counting {
+        let interval = Duration::from_millis(request.interval_ms.max(100));
+        Counting { reader, interval, most: request.most.min(MOST), _slot: slot }
+    }
+
+    /// Tells each interval's flows until the client has enough.
+    pub fn run(self, client: UnixStream) {
+        if let Err(error) = self.tell(client) {
+            debug!(%error, "who looked at flows went away");
+        }
+    }
+
+    fn tell(self, mut client: UnixStream) -> io::Result<()> {
+        client.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        let mut table = Table::default();
+        let (mut begun, mut lost_before) = (Instant::now(), 0);
+        while !is_shut(&client) {
+            let left = self.interval.saturating_sub(begun.elapsed());
+            match self.reader.next(left.min(LOOK)) {
+                Ok(Some(buffer)) => {
+                    buffer.iter().for_each(|(record, bytes)| table.count(&record.into(), bytes));
+                    self.reader.give_back(buffer);
+                }
+                Ok(None) => {}
+                // The workers changed or ended.
+                Err(dataplane::Gone) => break,
+            }
+            if begun.elapsed() >= self.interval {
+                let lost: u64 = Place::ALL.into_iter().map(|place| self.reader.lost(place)).sum();
+                let flows = Flows {
+                    seconds: begun.elapsed().as_secs_f64(),
+                    lost: lost - lost_before,
+                    ..table.take(self.most)
+                };
+                (begun, lost_before) = (Instant::now(), lost);
+                let mut line = serde_json::to_vec(&flows)?;
+                line.push(b'\n');
+                client.write_all(&line)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fields that the packets of one flow have in common. An SA that is replaced does not make
+/// another flow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    src: IpAddr,
+    dst: IpAddr,
+    protocol: u8,
+    ports: (u16, u16),
+    is_outbound: bool,
+}
+
+/// The part of a record that counts.
+struct Seen {
+    place: Place,
+    is_outbound: bool,
+    len: u32,
+    sa: Option<OfSa>,
+    policy: Option<u32>,
+    verdict: Verdict,
+}
+
+impl From<&Record> for Seen {
+    fn from(record: &Record) -> Seen {
+        let Record { place, is_outbound, len, sa, policy, verdict, .. } = *record;
+        Seen { place, is_outbound, len, sa, policy, verdict }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Counts {
+    packets: u64,
+    bytes: u64,
+    sa: Option<OfSa>,
+    policy: Option<u32>,
+    fate: &'static str,
+}
+
+/// The flows of an interval.
+#[derive(Default)]
+struct Table {
+    flows: HashMap<Key, Counts>,
+    /// Apart, as few flows have any.
+    drops: HashMap<(Key, DropReason), u64>,
+    others: u64,
+}
+
+impl Table {
+    /// Counts a packet where it is in clear; on the wire only one that got no further.
+    fn count(&mut self, seen: &Seen, bytes: &[u8]) {
+        let counts = match seen.verdict {
+            // It comes again when it goes on, or at the worker that it was given to.
+            Verdict::Held | Verdict::HandedOver => false,
+            Verdict::Dropped(_) => true,
+            _ => seen.place == Place::Plain,
+        };
+        let Some(key) = counts.then(|| key(seen.is_outbound, bytes)).flatten() else { return };
+        if !self.flows.contains_key(&key) && self.flows.len() >= MOST {
+            self.others += 1;
+            return;
+        }
+        let by = match seen.verdict {
+            Verdict::Protected(by) => Some(by),
+            _ => None,
+        };
+        let flow = self.flows.entry(key).or_insert(Counts {
+            packets: 0,
+            bytes: 0,
+            sa: None,
+            policy: None,
+            fate: "",
+        });
+        flow.packets += 1;
+        flow.bytes += u64::from(seen.len);
+        flow.sa = by.or(seen.sa).or(flow.sa);
+        flow.policy = seen.policy.or(flow.policy);
+        flow.fate = word(&seen.verdict);
+        if let Verdict::Dropped(reason) = seen.verdict {
+            *self.drops.entry((key, reason)).or_default() += 1;
+        }
+    }
+
+    /// The flows with the most bytes; begins anew.
+    fn take(&mut self, most: usize) -> Flows {
+        let mut flows: Vec<(Key, Counts)> = self.flows.drain().collect();
+        flows.sort_by_key(|(_, counts)| core::cmp::Reverse(counts.bytes));
+        let rest = flows.split_off(most.min(flows.len()));
+        let others = rest.iter().map(|(_, counts)| counts.packets).sum::<u64>();
+        let mut drops: HashMap<Key, BTreeMap<String, u64>> = HashMap::new();
+        for ((key, reason), count) in self.drops.drain() {
+            drops.entry(key).or_default().insert(reason.name().into(), count);
+        }
+        Flows {
+            flows: flows
+                .into_iter()
+                .map(|(key, counts)| Flow {
+                    src: key.src,
+                    dst: key.dst,
+                    protocol: key.protocol,
+                    src_port: key.ports.0,
+                    dst_port: key.ports.1,
+                    direction: if key.is_outbound { "out" } else { "in" }.into(),
+                    spi: counts.sa.map(|sa| spi_text(sa.id.spi)),
+                    reqid: counts.sa.map(|sa| sa.reqid),
+                    policy: counts.policy,
+                    packets: counts.packets,
+                    bytes: counts.bytes,
+                    fate: counts.fate.into(),
+                    drops: drops.remove(&key).unwrap_or_default(),
+                })
+                .collect(),
+            others: others + std::mem::take(&mut self.others),
+            ..Flows::default()
+        }
+    }
+}
+
+/// None of what is no IP packet.
+fn key(is_outbound: bool, bytes: &[u8]) -> Option<Key> {
+    // As much was kept as an ICMP error quotes, and it is read as such.
+    let h = wire::parse_quoted_ip(bytes).ok()?;
+    let ports = (h.src_port, h.dst_port);
+    Some(Key { src: h.src, dst: h.dst, protocol: h.protocol, ports, is_outbound })
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::SaId;
+
+    use super::*;
+
+    /// The head of a UDP packet from 10.1.0.`host` port 1000 to 10.2.0.9 port 443.
+    fn head(host: u8) -> Vec<u8> {
+        let mut packet =
+            vec![0x45, 0, 0x05, 0x78, 0, 0, 0, 0, 64, 17, 0, 0, 10, 1, 0, host, 10, 2, 0, 9];
+        let sum: u32 = packet.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        packet.extend([0x03, 0xe8, 0x01, 0xbb, 0x05, 0x64, 0, 0]);
+        packet
+    }
+
+    fn sa(spi: u32) -> OfSa {
+        let dst = "192.0.2.2".parse().expect("an address");
+        OfSa { id: SaId { spi, dst, protocol: 50, mark: Default::default() }, reqid: 7 }
+    }
+
+    fn seen(place: Place, verdict: Verdict) -> Seen {
+        Seen { place, is_outbound: true, len: 1400, sa: None, policy: Some(9), verdict }
+    }
+
+    #[test]
+    fn a_packet_counts_once_where_it_is_in_clear() {
+        let mut table = Table::default();
+        for spi in [0x100, 0x200] {
+            table.count(&seen(Place::Plain, Verdict::Held), &head(5));
+            table.count(&seen(Place::Plain, Verdict::HandedOver), &head(5));
+            table.count(&seen(Place::Plain, Verdict::Protected(sa(spi))), &head(5));
+            table.count(&seen(Place::Wire, Verdict::Sent { ifindex: 1 }), &head(77));
+        }
+        let Flows { flows, others, .. } = table.take(10);
+        assert_eq!((flows.len(), others), (1, 0));
+        let flow = &flows[0];
+        assert_eq!((flow.packets, flow.bytes, flow.protocol), (2, 2800, 17));
+        assert_eq!((flow.src_port, flow.dst_port), (1000, 443));
+        assert_eq!(flow.src, IpAddr::from([10, 1, 0, 5]));
+        assert_eq!(
+            (flow.spi.as_deref(), flow.reqid, flow.policy),
+            (Some("0x00000200"), Some(7), Some(9))
+        );
+        assert_eq!((flow.fate.as_str(), flow.direction.as_str()), ("protected", "out"));
+        assert!(table.take(10).flows.is_empty(), "each interval begins anew");
+    }
+
+    #[test]
+    fn drops_count_by_reason_wherever_they_are() {
+        let mut table = Table::default();
+        table.count(&seen(Place::Plain, Verdict::Sent { ifindex: 1 }), &head(5));
+        table.count(&seen(Place::Wire, Verdict::Dropped(DropReason::InIntegrity)), &head(5));
+        table.count(&seen(Place::Wire, Verdict::Dropped(DropReason::InIntegrity)), &head(5));
+        let flow = table.take(10).flows.remove(0);
+        assert_eq!((flow.packets, flow.drops), (3, [("in-integrity".to_owned(), 2)].into()));
+    }
+
+    #[test]
+    fn flows_that_are_not_told_are_summed_up() {
+        let mut table = Table::default();
+        for host in [5, 5, 5, 6, 6, 7] {
+            table.count(&seen(Place::Plain, Verdict::ToLinux), &head(host));
+        }
+        table.count(&seen(Place::Frame, Verdict::ToLinux), &[0; 14]);
+        let Flows { flows, others, .. } = table.take(1);
+        assert_eq!((flows.len(), flows[0].packets, others), (1, 3, 3));
+    }
+}

@@ -1,0 +1,126 @@
+//! `culvert capture`, `culvert trace` and `culvert flows`: taps in the workers, and who reads them.
+//!
+//! The control thread finds out what is meant by names, and gives each worker a recorder. A capture's packets are
+//! written by a thread of its own, to the client that has asked, and flows are counted by one; packets of a trace wait
+//! for the client to ask again.
+
+mod flows;
+mod slots;
+mod stream;
+mod text;
+mod trace;
+mod traces;
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use dataplane::{Drops, Filter, FlowFilter, Place, PolicyFilter, TapConfig, TapReader};
+use outcome::DropReason;
+use policy::Prefix;
+
+use report::{CaptureRequest, FlowsRequest, Network, PacketFilter};
+pub use slots::Slots;
+pub use stream::Stream;
+pub use traces::Traces;
+
+use self::flows::Counting;
+use crate::Daemon;
+
+impl Daemon {
+    /// Begins a capture.
+    pub(crate) fn capture(&self, request: &CaptureRequest) -> Result<Stream, String> {
+        let slot = self.shows.tap_slots.take()?;
+        let config = TapConfig {
+            filter: self.filter(&request.filter)?,
+            snap_len: request.snap_len as usize,
+            limit: request.count,
+            explains: false,
+        };
+        let until = request.seconds.map(|s| Instant::now() + Duration::from_secs(s));
+        let reader = self.crew.workers.tap(&config);
+        Ok(Stream::new(reader, slot, self.interface_names(), request, until))
+    }
+
+    /// Begins to count flows.
+    pub(crate) fn flows(&self, request: &FlowsRequest) -> Result<Counting, String> {
+        let slot = self.shows.tap_slots.take()?;
+        let filter = self.filter(&request.filter)?;
+        let config = TapConfig { filter, snap_len: flows::SNAP_LEN, limit: None, explains: false };
+        Ok(Counting::new(self.crew.workers.tap(&config), slot, request))
+    }
+
+    /// A tap that explains.
+    fn explaining_tap(&self, filter: &PacketFilter, count: u64) -> Result<TapReader, String> {
+        let filter = self.filter(filter)?;
+        let limit = Some(count);
+        Ok(self.crew.workers.tap(&TapConfig { filter, snap_len: SNAP_LEN, limit, explains: true }))
+    }
+
+    /// The names of interfaces; 0 is the private one, as in records.
+    fn interface_names(&self) -> HashMap<u32, String> {
+        let links =
+            self.linux.observer.snapshot().links().map(|link| (link.index, link.name.clone()));
+        links.chain([(0, self.config.tun.interface.clone())]).collect()
+    }
+
+    /// Filter for workers, by the request.
+    fn filter(&self, asked: &PacketFilter) -> Result<Filter, String> {
+        let index = |name: &String| {
+            let link = self.linux.observer.snapshot().link_by_name(name).map(|link| link.index);
+            match link {
+                Some(index) if index == self.linux.private.ifindex() => Ok(0),
+                Some(index) => Ok(index),
+                None => Err(self.no_such_interface("--interface", name)),
+            }
+        };
+        let interfaces = asked.interfaces.iter().map(index).collect::<Result<_, _>>()?;
+        let policy = match asked.policy {
+            Some(index) => {
+                let policy = self.sa.source.databases().policy(index).ok_or_else(|| {
+                    format!("--policy {index}: there is no such policy; `culvert policy` lists them (INDEX)")
+                })?;
+                let reqids = policy.config.templates.iter().map(|template| template.reqid);
+                Some(PolicyFilter { index, reqids: reqids.filter(|reqid| *reqid != 0).collect() })
+            }
+            None => None,
+        };
+        let place = match &asked.tap {
+            Some(name) => {
+                let place = Place::ALL.into_iter().find(|place| place.name() == name);
+                Some(place.ok_or_else(|| format!("--tap {name}: wire, plain or frame"))?)
+            }
+            None => None,
+        };
+        let drops = match &asked.reason {
+            Some(name) => {
+                let reason = DropReason::ALL.iter().find(|reason| reason.name() == name);
+                let reason = reason.ok_or_else(|| format!("--reason {name}: there is no such"))?;
+                Some(Drops::For(*reason))
+            }
+            None => asked.drops.then_some(Drops::Any),
+        };
+        let prefix =
+            |network: Option<Network>| network.map(|Network { addr, len }| Prefix { addr, len });
+        Ok(Filter {
+            place,
+            is_outbound: asked.is_outbound,
+            interfaces,
+            spi: asked.spi,
+            reqid: asked.reqid,
+            policy,
+            flow: FlowFilter {
+                src: prefix(asked.src),
+                dst: prefix(asked.dst),
+                host: prefix(asked.host),
+                protocol: asked.protocol,
+                src_port: asked.src_port,
+                dst_port: asked.dst_port,
+                port: asked.port,
+            },
+            drops,
+        })
+    }
+}
+
+/// Bytes of a packet that a trace keeps: all.
+const SNAP_LEN: usize = 65535;

@@ -1,0 +1,43 @@
+//! What is shown, and to whom: answers to commands, events, captures, traces.
+
+pub mod answer;
+pub mod breaks;
+pub mod capture;
+pub mod clock;
+pub mod control;
+pub mod events;
+pub mod kernel_blocks;
+pub mod limit_commands;
+pub mod reader;
+pub mod texts;
+pub mod tunnel_state;
+pub mod vici;
+pub mod why;
+
+use crypto::Providers;
+
+use self::capture::{Slots, Traces};
+use self::control::{Control, Question};
+use self::events::{EventLog, Watch};
+use crate::sa::asked::Asked;
+use crate::sa::early::Early;
+
+/// State of all that is shown: answers, events, captures.
+pub(super) struct Shows {
+    pub(super) control: Control,
+    pub(super) _reader: Option<control::Listening>,
+    pub(super) vici: vici::Vici,
+    pub(super) event_log: EventLog,
+    pub(super) watch: Watch,
+    /// The captures, traces and counts of flows that run.
+    pub(super) tap_slots: Slots,
+    pub(super) traces: Traces,
+    pub(super) providers: Providers,
+    /// Policies that SAs were asked for.
+    pub(super) asked: Asked,
+    /// Reports of packets that a packet filter may drop, and why there are none though they were asked for.
+    pub(super) early: Option<Early>,
+    pub(super) early_trouble: Option<String>,
+    /// Clients' commands that the next round carries out.
+    pub(super) commands: Vec<Question>,
+}

@@ -1,0 +1,456 @@
+//! The start: finds and reports everything that can be wrong with a machine.
+//!
+//! Ready means that packets pass. So nothing takes a packet from Linux before the workers can send it
+//! on: guard and saved SAs come first, then routes and neighbours, then the ports' sockets. Only then
+//! are the XDP programs attached and the routes to the private interface added. The programs are
+//! loaded meanwhile, on threads of their own: that takes as long as all the rest.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use config::{Config, Firewall, IptfsRates, SourceChoice};
+use dataplane::{Polling, Tables};
+use esp::Sa;
+use forward::path_mtu::PathMtuTable;
+use guard::Guard;
+use io::{ChunkSize, Tun, Umem, UmemConfig};
+use mirror::Observer;
+use policy::Databases;
+use report::paths;
+use rustix::mm::MlockAllFlags;
+use rustix::process::DumpableBehavior;
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
+use tracing::{info, warn};
+use vault::{Record, Vault, VaultError};
+use xfrm::{KernelSad, ServerLimits};
+
+use super::by_sender::BySender;
+use super::capture::{Slots, Traces};
+use super::confinement::Confinement;
+use super::control::Control;
+use super::detour::PastDaemon;
+use super::devices::Devices;
+use super::early::Early;
+use super::engines::providers;
+use super::error::{StartError, system};
+use super::esp_sockets::EspSockets;
+use super::events::{EventLog, Watch};
+use super::inner_mtus::InnerMtus;
+use super::life::Life;
+use super::life::examine::{Situation, examine};
+use super::limits;
+use super::linux::Linux;
+use super::memifs::Memifs;
+use super::nat::{Nat, TakenFlows};
+use super::offload::Offload;
+use super::plan::{self, Plan};
+use super::ports::{self, Ports, Programs};
+use super::private::Private;
+use super::privileges;
+use super::rate_limits::RateLimits;
+use super::reloads::Reloads;
+use super::sa::Sas;
+use super::segments::SegmentRoutes;
+use super::shows::Shows;
+use super::sources::builtin::Restored;
+use super::sources::kernel::{FirewallWatch, KernelSource, OwnMarks};
+use super::sources::{Owner, SaRules, Source};
+use super::topology::Reflection;
+use super::tunnels::{Opened, Tunnels};
+use super::vici::Vici;
+use super::wants::Wants;
+use super::watchdog::Watchdog;
+use super::workers::Crew;
+use super::workers::{Kit, Workers};
+use super::{Daemon, End, own, reader, tun_config, unprivileged};
+use crate::files;
+
+/// How long a start waits for a daemon of the same name to be gone.
+const RELEASE_WAIT: Duration = Duration::from_secs(3);
+
+/// What a daemon is told on its command line.
+#[derive(Debug)]
+pub struct RunOptions {
+    /// Path of the configuration file (TOML).
+    pub config: PathBuf,
+    /// Workers never sleep, as with `poll = "always"` in `[worker]`.
+    pub poll: bool,
+    /// Without ports, BPF and rights over the machine: ESP in UDP alone.
+    pub unprivileged: bool,
+    /// Logs JSON objects, one a line.
+    pub log_json: bool,
+}
+
+/// Runs the daemon of a name until it is told to stop.
+///
+/// # Errors
+/// [`StartError`]: what is wrong, and what would be right. Nothing is left half set up: sockets,
+/// interfaces and programs go with the process.
+pub fn run(options: &RunOptions, name: &str) -> Result<(), StartError> {
+    let path = &options.config;
+    let examined = examine(path, &Situation::before_start(options.unprivileged)).named(name);
+    let (config, warnings) = examined.accept(path)?;
+    init_log(&config, options.log_json)?;
+    for warning in warnings {
+        warn!("{warning}");
+    }
+    unprivileged::check_rights(options.unprivileged)?;
+    // No core dump holds keys, whatever the limits say.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|e| system("forbidding core dumps")(e.into()))?;
+    privileges::drop_all_but_needed(!options.unprivileged)
+        .map_err(system("dropping capabilities"))?;
+    let confinement = Confinement::begin(config.security.seccomp);
+    if let Some(warning) = confinement.warning() {
+        warn!("{warning}");
+    }
+    lock_memory(options.unprivileged);
+    limits::raise_descriptors();
+    let cores = plan::cores();
+    let plan = Plan::new(&config.worker, ports::most_queues(&config.ports), &cores)?;
+    if config.crypto.allow_weak {
+        warn!("crypto.allow_weak = true: SAs with DES, 3DES and MD5 are taken");
+    }
+    let mut daemon = Daemon::start(config, options, confinement, (cores, plan))?;
+    // The line that start-up scripts and tests wait for.
+    // A program that waits for the line reads it. Where none can, the daemon runs all the same.
+    let _ = writeln!(std::io::stdout(), "culvert: ready");
+    // What is ordered behind the unit starts now. Without systemd there is nobody to tell.
+    if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
+        warn!(%error, "systemd was not told that the daemon is ready");
+    }
+    info!(name = daemon.config.name, engine = %daemon.shows.providers, "ready");
+    let end = daemon.serve();
+    match end {
+        End::Told => {
+            daemon.shut_down();
+            Ok(())
+        }
+        // The guard stands, and the vault holds everything for the next start.
+        End::WorkerDied(death) => {
+            daemon.give_up();
+            Err(death.into())
+        }
+        End::WorkersLost(error) => {
+            daemon.give_up();
+            Err(StartError::WorkersLost(error))
+        }
+        End::InterfaceGone => Err(StartError::InterfaceGone),
+    }
+}
+
+/// Keeps keys out of swap space: every page stays in memory from its first use on.
+fn lock_memory(is_unprivileged: bool) {
+    if is_unprivileged && !unprivileged::may_lock_memory() {
+        return warn!("memory is not locked (ulimit -l): keys may be written to swap space");
+    }
+    let all = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    if let Err(error) = rustix::mm::mlockall(all) {
+        warn!(%error, "memory cannot be locked: keys may be written to swap space, if there is any");
+    }
+}
+
+fn init_log(config: &Config, json: bool) -> Result<(), StartError> {
+    let level = &config.log.level;
+    super::log::init(level, json)
+        .map_err(|e| StartError::LogLevel { level: level.clone(), reason: e.to_string() })
+}
+
+impl Daemon {
+    /// Starts in seven steps.
+    ///
+    /// 1. Directory, lock and saved state.
+    /// 2. Crypto, and SAs and policies taken up again.
+    /// 3. The guard.
+    /// 4. Buffers, workers, private interface.
+    /// 5. Linux's tables and ports.
+    /// 6. Sockets, last: a client that can connect finds everything there.
+    /// 7. Traffic.
+    fn start(
+        config: Config,
+        options: &RunOptions,
+        confinement: Confinement,
+        (cores, plan): (Vec<usize>, Plan),
+    ) -> Result<Daemon, StartError> {
+        // 1.
+        let directory = paths::runtime_dir(&config.name);
+        files::runtime_directory(&directory)?;
+        // First: loading takes as long as all that follows.
+        let programs = Programs::load(&config.ports, config.nat.taken_flows(), config.source)
+            .map_err(system("a thread"))?;
+        let (vault, records) = open_vault(&paths::vault_dir(&config.name))?;
+
+        // 2.
+        let providers = providers(config.crypto.engine)?;
+        let devices = Rc::new(RefCell::new(Devices::new(&config.devices)));
+        let rules = SaRules {
+            allow_weak: config.crypto.allow_weak,
+            tunnel_headers: config.tunnel_headers.into(),
+            iptfs: IptfsRates::new(&config.iptfs),
+            only_in_udp: options.unprivileged,
+        };
+        let kernel_sad = KernelSad::open().map_err(system("asking for the kernel's SAs"))?;
+        let is_beside_kernel = match config.source {
+            SourceChoice::Builtin => false,
+            SourceChoice::Auto if options.unprivileged => false,
+            SourceChoice::Kernel if !records.is_empty() => {
+                return Err(StartError::VaultInUse(config.name.clone()));
+            }
+            SourceChoice::Kernel => true,
+            SourceChoice::Auto => kernel_sad.count() > 0 && records.is_empty(),
+        };
+
+        // 3.
+        let guard = Guard::open(&config.name, &config.tun.interface, &directory)?;
+
+        // 4.
+        let chunk_size = match config.worker.frame_bytes {
+            4096 => ChunkSize::Bytes4096,
+            _ => ChunkSize::Bytes2048,
+        };
+        let umem_config = UmemConfig { chunks: config.worker.frames, chunk_size, populate: true };
+        let mib = config.worker.frames / 1024 * config.worker.frame_bytes / 1024;
+        let (umem, _) =
+            Umem::new(umem_config).map_err(|e| StartError::Memory(e, config.worker.frames, mib))?;
+        let tuns = Tun::open_queues(&tun_config(&config), plan.workers.len())?;
+        let tun_ifindex = tuns.first().map_or(0, Tun::ifindex);
+        let private_counters = tuns.iter().map(io::Port::counters).collect();
+        let by_sender = BySender::new(&config.tun.interface, tuns.first());
+        let send_marks = unprivileged::send_marks(options.unprivileged, &config.tun);
+        let has_marks = send_marks.is_some();
+        let private = Private::set_up(&config.tun, tun_ifindex, has_marks, is_beside_kernel)?;
+        let observer = Observer::new()?;
+        let source = match is_beside_kernel {
+            true => {
+                let local = observer.snapshot().addresses().map(|a| a.addr).collect();
+                let providers = providers.clone();
+                let marks = OwnMarks { past: config.tun.mark, judged: config.tun.judged_mark };
+                let firewall = match config.kernel.firewall {
+                    Firewall::Respect => Some(FirewallWatch::new(config.port_names())),
+                    Firewall::Bypass => None,
+                };
+                let source = KernelSource::new(vault, providers, rules, marks, local, firewall);
+                Prepared::Kernel(Box::new(source.map_err(system("the kernel's XFRM"))?))
+            }
+            false => {
+                let crypto = (providers.clone(), Rc::clone(&devices));
+                let restored = Restored::new(vault, &records, crypto, rules)?;
+                Prepared::Builtin(Box::new(restored), kernel_sad)
+            }
+        };
+        drop(records);
+        let tunnels = Opened::open(&config.tunnels)?;
+        let memifs = Memifs::open(&config.memifs)?;
+        let judged = if is_beside_kernel { config.tun.judged_mark } else { 0 };
+        let way_back = unprivileged::way_back(options.unprivileged, &config.tun, judged);
+        let path = paths::interface_file(&config.name);
+        files::write(&path, &config.tun.interface)?;
+        let path = paths::offload_file(&config.name);
+        let ports = match is_beside_kernel {
+            true => String::new(),
+            false => devices.borrow().port_lines(),
+        };
+        files::write(&path, &ports)?;
+        let nat = match config.nat.is_on() {
+            true => Some(Nat::begin().map_err(system("connection tracking (nat.learn)"))?),
+            false => None,
+        };
+        let bindings = nat.as_ref().map(|nat| Arc::clone(nat.bindings()));
+        let tables = Arc::new(Tables { nat: bindings.clone(), ..Tables::default() });
+        let (events_in, events) = dataplane::channel().map_err(system("eventfd"))?;
+        let polling = match options.poll {
+            true => Polling::Always,
+            false => config.worker.poll.into(),
+        };
+        let kit = Kit {
+            tables: Arc::clone(&tables),
+            providers: providers.clone(),
+            devices: Rc::clone(&devices),
+            umem: umem.clone(),
+            events: events_in,
+            flows: config.worker.flows as usize,
+            polling,
+            confinement: confinement.clone(),
+        };
+        let workers = Workers::start(kit, plan, source.databases())?;
+        for (queue, tun) in tuns.into_iter().enumerate() {
+            workers.add_private(queue, tun_ifindex, Box::new(tun));
+        }
+
+        let tunnels = Tunnels::start(tunnels, &workers);
+
+        // 5.
+        let segments = SegmentRoutes::of_config(&config.srv6, &config.sids);
+        let reflection = Reflection::new(observer.snapshot(), own(&config, tun_ifindex), segments);
+        let mut ports = Ports::new(&config.ports, &umem, config.tun.mark);
+        ports.set_marks(&config.marks);
+        ports.set_flows(TakenFlows::new(bindings, config.nat.taken_flows()));
+        let path_mtus = PathMtuTable::new(super::path_mtus::lifetime_ns(&config.path_mtu));
+
+        // 6.
+        let (terminate, hang_ups) = signals()?;
+        let source = source.serve(&config.name)?;
+        let path = paths::control_socket(&config.name);
+        let control = Control::listen(&path, confinement.clone())
+            .map_err(system(path.display().to_string()))?;
+        let reader = reader::listen(&config, &control, confinement.clone());
+        let mut vici = Vici::default();
+        vici.follow(&config.vici, &confinement).map_err(system("a thread"))?;
+        let past_daemon = PastDaemon::new(&config.tun);
+        let (early, early_trouble) = match config.tun.early_acquire && !is_beside_kernel {
+            true => match Early::set_up(&config) {
+                Ok(early) => (Some(early), None),
+                Err(trouble) => (None, Some(trouble)),
+            },
+            // The kernel asks by itself.
+            false => (None, None),
+        };
+        let mut daemon = Daemon {
+            config,
+            wants: Wants::all(),
+            linux: Linux {
+                observer: Box::new(observer),
+                reflection,
+                vlans: super::vlans::Vlans::default(),
+                tunnels,
+                memifs,
+                private,
+                way_back,
+                _send_marks: send_marks,
+                nat,
+                set_marks: Vec::new(),
+                brought_by: std::collections::BTreeMap::new(),
+                is_interface_gone: false,
+            },
+            sa: Sas {
+                source,
+                followed: HashMap::new(),
+                guard,
+                guard_trouble: None,
+                check_at: Instant::now(),
+                shortfalls: super::shortfall::Shortfalls::default(),
+                inner_mtus: InnerMtus::default(),
+                path_mtus,
+                by_sender,
+                sas_followed: 0,
+            },
+            offload: Offload { devices, read_at: Instant::now() },
+            crew: Crew {
+                workers,
+                events,
+                tables,
+                ports,
+                esp_sockets: EspSockets::new(options.unprivileged),
+                private_counters,
+                umem,
+                polling,
+                rate_limits: RateLimits::default(),
+                published: 0,
+                cores,
+            },
+            shows: Shows {
+                control,
+                _reader: reader,
+                vici,
+                event_log: EventLog::new(),
+                watch: Watch::new(Instant::now()),
+                tap_slots: Slots::default(),
+                traces: Traces::default(),
+                providers,
+                asked: super::asked::Asked::default(),
+                early,
+                early_trouble,
+                commands: Vec::new(),
+            },
+            life: Life {
+                config_path: options.config.clone(),
+                reloads: Reloads::new(&options.config),
+                ending: None,
+                confinement,
+                terminate,
+                hang_ups,
+                watchdog: Watchdog::of_environment(Instant::now()),
+                past_daemon,
+                retry_at: Instant::now(),
+                started: Instant::now(),
+            },
+        };
+        if options.unprivileged
+            && let Some(builtin) = daemon.sa.source.builtin_mut()
+        {
+            builtin.want_sockets();
+        }
+        // These are no news.
+        drop(daemon.sa.source.changes().take_history());
+        daemon
+            .shows
+            .event_log
+            .begin(daemon.sa.source.databases().sas().map(|sa| sa.config.clone()));
+        daemon.begin(programs);
+        Ok(daemon)
+    }
+}
+
+/// The source of SAs and policies, before anybody can reach it.
+enum Prepared {
+    Builtin(Box<Restored>, KernelSad),
+    Kernel(Box<KernelSource>),
+}
+
+impl Prepared {
+    fn databases(&self) -> &Databases<Sa> {
+        match self {
+            Prepared::Builtin(restored, _) => restored.databases(),
+            Prepared::Kernel(source) => source.databases(),
+        }
+    }
+
+    /// Lets programs connect, where they are served here.
+    fn serve(self, name: &str) -> Result<Source, StartError> {
+        match self {
+            Prepared::Builtin(restored, kernel_sad) => {
+                let path = paths::xfrm_socket(name);
+                let named = system(path.display().to_string());
+                let limits = ServerLimits::default();
+                let builtin = restored.serve_at(&path, Some(kernel_sad), limits).map_err(named)?;
+                Ok(Source::Builtin(Box::new(builtin)))
+            }
+            Prepared::Kernel(source) => Ok(Source::Kernel(source)),
+        }
+    }
+}
+
+/// Opens the vault. A daemon that was killed a moment ago may not have let go of it yet.
+fn open_vault(path: &Path) -> Result<(Vault, Vec<Record>), VaultError> {
+    let deadline = Instant::now() + RELEASE_WAIT;
+    loop {
+        match Vault::open(path) {
+            Err(VaultError::InUse { .. }) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            result => return result,
+        }
+    }
+}
+
+fn signals() -> Result<(UnixStream, UnixStream), StartError> {
+    let make = |numbers: &[i32]| {
+        let (read, write) = UnixStream::pair()?;
+        read.set_nonblocking(true)?;
+        for number in numbers {
+            pipe::register(*number, write.try_clone()?)?;
+        }
+        Ok(read)
+    };
+    let terminate = make(&[SIGTERM, SIGINT]).map_err(system("signals"))?;
+    let reload = make(&[SIGHUP]).map_err(system("signals"))?;
+    Ok((terminate, reload))
+}
