@@ -1,0 +1,107 @@
+//! The state of one rule.
+
+use core::time::Duration;
+
+use crate::choice::Choice;
+use crate::quality::Quality;
+use crate::rule::{Candidate, Fallback, Rule, Spread};
+use crate::standing::Standing;
+
+/// Another bad path takes over if its excess is below this part of the present one's.
+const BETTER: (u64, u64) = (9, 10);
+
+/// A rule with what is known of its paths.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    rule: Rule,
+    standings: Vec<Standing>,
+    /// Place of the path that has the flows while none is good.
+    least_bad: usize,
+    choice: Choice,
+}
+
+impl Selector {
+    /// All paths are good until a measurement says otherwise.
+    pub fn new(rule: Rule) -> Selector {
+        let standings = vec![Standing::Good; rule.candidates.len()];
+        let mut selector = Selector { rule, standings, least_bad: 0, choice: Choice::default() };
+        selector.choice = selector.choose(&[]);
+        selector
+    }
+
+    /// The rule.
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// Each path of the rule with its standing, in the rule's order.
+    pub fn standings(&self) -> impl Iterator<Item = (u16, Standing)> + '_ {
+        self.rule
+            .candidates
+            .iter()
+            .map(|candidate| candidate.path)
+            .zip(self.standings.iter().copied())
+    }
+
+    /// The present choice.
+    pub fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// Judges the paths by their present quality; true if the choice has changed. `quality` answers for a path by
+    /// its index, and `None` for one that nobody measures.
+    pub fn update(&mut self, now: Duration, quality: impl Fn(u16) -> Option<Quality>) -> bool {
+        let measured: Vec<_> = self.rule.candidates.iter().map(|c| quality(c.path)).collect();
+        let Rule { bounds, return_after, .. } = &self.rule;
+        for (standing, quality) in self.standings.iter_mut().zip(&measured) {
+            *standing = standing.after(now, quality.as_ref(), bounds, *return_after);
+        }
+        let choice = self.choose(&measured);
+        let is_new = choice != self.choice;
+        self.choice = choice;
+        is_new
+    }
+
+    /// The choice by the standings.
+    fn choose(&mut self, measured: &[Option<Quality>]) -> Choice {
+        let good: Vec<Candidate> = self
+            .standings
+            .iter()
+            .zip(&self.rule.candidates)
+            .filter(|(standing, _)| **standing == Standing::Good)
+            .map(|(_, candidate)| *candidate)
+            .collect();
+        let Some(first) = good.first().copied() else { return self.choose_bad(measured) };
+        // Flows that must move where none is good begin there again.
+        self.least_bad = self.place_of(first.path);
+        let all = || good.iter().map(|candidate| candidate.path).collect();
+        match self.rule.spread {
+            Spread::Share => Choice::new(good.clone(), all()),
+            Spread::Prefer if self.rule.returns => Choice::new(vec![first], vec![first.path]),
+            Spread::Prefer => Choice::new(vec![first], all()),
+        }
+    }
+
+    /// The choice where no path is good.
+    fn choose_bad(&mut self, measured: &[Option<Quality>]) -> Choice {
+        if self.rule.fallback == Fallback::Block {
+            return Choice::default();
+        }
+        let bounds = self.rule.bounds;
+        let excess =
+            |at: usize| measured.get(at).copied().flatten().map_or(0, |q| bounds.excess(&q));
+        let least = (0..self.rule.candidates.len()).min_by_key(|at| excess(*at)).unwrap_or(0);
+        let (better, of) = BETTER;
+        // Divided first: an excess may be as large as the type.
+        if excess(least) < excess(self.least_bad) / of * better {
+            self.least_bad = least;
+        }
+        let taker = self.rule.candidates.get(self.least_bad).copied();
+        Choice::new(taker.into_iter().collect(), taker.iter().map(|taker| taker.path).collect())
+    }
+
+    /// Place of a path in the rule.
+    fn place_of(&self, path: u16) -> usize {
+        self.rule.candidates.iter().position(|candidate| candidate.path == path).unwrap_or(0)
+    }
+}
