@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use dataplane::{Each, LimitDirection};
+use dataplane::{Each, TrafficDirection};
 use limit::{
     Algorithm, MAX_LEVELS, Settings, SettingsError, Sharing, Treatment, Treatments, units,
 };
@@ -200,11 +200,11 @@ impl LimitConfig {
     }
 
     /// Which way packets go.
-    pub fn direction(&self) -> LimitDirection {
+    pub fn direction(&self) -> TrafficDirection {
         match self.direction {
-            Way::Out => LimitDirection::Out,
-            Way::In => LimitDirection::In,
-            Way::Both => LimitDirection::Both,
+            Way::Out => TrafficDirection::Out,
+            Way::In => TrafficDirection::In,
+            Way::Both => TrafficDirection::Both,
         }
     }
 

@@ -106,11 +106,10 @@ pub use features::device::DevicePacket;
 pub use latency::{BOUNDS_NS, BUCKETS, EVERY, Latency, Times};
 pub use tables::links::Links;
 pub use tables::mark_rule::MarkRule;
-pub use tables::rate_rules::{
-    Direction as LimitDirection, Each, Match as LimitMatch, RateRule, RateRules,
-};
+pub use tables::rate_rules::{Each, RateRule, RateRules};
 pub use tables::remark::{CodePoints, Remark};
 pub use tables::segments::{Function, SegmentRoute, Segments};
+pub use tables::traffic::{TrafficDirection, TrafficMatch};
 pub use tables::tunnel::{Binding, Tunnel, Tunnels, Vti};
 pub use tables::vlan::{Priorities, Vlan, VlanCounters, VlanStats, Vlans};
 pub use tables::{Interface, SaMtu, SocketWay, Tables, Topology};

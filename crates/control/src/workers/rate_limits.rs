@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use dataplane::{LimitMatch, RateRule, RateRules};
+use dataplane::{RateRule, RateRules, TrafficMatch};
 use limit::{Algorithm, Class, Colour, Lanes, Limiter, Treatment, Unit, units};
 use mirror::Snapshot;
 use policy::Prefix;
@@ -108,8 +108,8 @@ fn named(snapshot: &Snapshot, entry: &LimitConfig) -> Vec<u32> {
     indices
 }
 
-fn matches(entry: &LimitConfig, interfaces: &[u32]) -> LimitMatch {
-    LimitMatch {
+fn matches(entry: &LimitConfig, interfaces: &[u32]) -> TrafficMatch {
+    TrafficMatch {
         direction: entry.direction(),
         interfaces: interfaces.to_vec(),
         src: entry.src.map(|prefix| prefix.0),

@@ -6,7 +6,7 @@ use policy::SaEntry;
 
 use super::{Decision, Entry, Question};
 use crate::model::{Action, Notes, Origin, RateLimit, Step, was_inside};
-use crate::tables::rate_rules::Limited;
+use crate::tables::traffic::Traffic;
 use crate::view::View;
 
 /// How a packet came, for rules about that.
@@ -94,7 +94,7 @@ impl<N: Notes> Question<'_, N> {
             return None;
         }
         let sa = if is_in { via } else { outermost(self.view, decision) };
-        let packet = Limited { h: self.h, ifindex, mark, is_in, sa };
+        let packet = Traffic { h: self.h, ifindex, mark, is_in, sa };
         let rules = &self.view.topology.rate_rules;
         let dscp = rules.has_dscps().then_some(self.h.traffic_class >> 2);
         let Some(rule) = rules.find(&packet) else {

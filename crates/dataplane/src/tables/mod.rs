@@ -5,6 +5,7 @@ pub(crate) mod mark_rule;
 pub(crate) mod rate_rules;
 pub(crate) mod remark;
 pub(crate) mod segments;
+pub(crate) mod traffic;
 pub(crate) mod tunnel;
 pub(crate) mod vlan;
 

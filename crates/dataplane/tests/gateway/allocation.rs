@@ -99,7 +99,7 @@ fn being_judged_by_a_home_does_not_allocate() {
     let total = limiter(settings(5_000, 20_000), None);
     let all = limiter(settings(1_000_000, 1_000_000), Some(&total));
     let mut g = gateway(2);
-    publish(&mut g, &[(dataplane::LimitDirection::Out, &all)]);
+    publish(&mut g, &[(dataplane::TrafficDirection::Out, &all)]);
     for turn in 0..6 {
         let held = (turn % 2 == 0).then(|| hold(&all, 1));
         (0..200).for_each(|n| g.put_lan(&packet(Side::A, n % 8, n)));

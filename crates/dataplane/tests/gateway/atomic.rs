@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use dataplane::{Each, LimitDirection, LimitMatch, RateRule, RateRules};
+use dataplane::{Each, RateRule, RateRules, TrafficDirection, TrafficMatch};
 use limit::{Limiter, Path, Place, Settings, Sharing};
 use outcome::DropReason;
 
@@ -22,9 +22,9 @@ pub fn limiter(settings: Settings, parent: Option<&Arc<Limiter>>) -> Arc<Limiter
 }
 
 /// Packets of these directions are under these limits.
-pub fn publish(g: &mut Gateway, limits: &[(LimitDirection, &Arc<Limiter>)]) {
+pub fn publish(g: &mut Gateway, limits: &[(TrafficDirection, &Arc<Limiter>)]) {
     let rules = limits.iter().map(|(direction, limiter)| {
-        let matches = LimitMatch { direction: *direction, ..LimitMatch::default() };
+        let matches = TrafficMatch { direction: *direction, ..TrafficMatch::default() };
         RateRule { matches, each: Each::All, limiter: Arc::clone(limiter) }
     });
     g.rates = Arc::new(RateRules::new(rules.collect()));
@@ -99,7 +99,7 @@ fn counted(g: &Gateway, index: u32) -> u64 {
 fn the_home_judges_for_all_and_moves_when_it_is_idle() {
     for workers in [2, 3] {
         let (mut g, all) = (gateway(workers), limiter(settings(1000, 1000), None));
-        publish(&mut g, &[(LimitDirection::Out, &all)]);
+        publish(&mut g, &[(TrafficDirection::Out, &all)]);
         let other = workers - 1;
         let held = hold(&all, other);
         let send = |g: &mut Gateway, packets: u16| {
@@ -132,7 +132,7 @@ fn the_home_judges_for_all_and_moves_when_it_is_idle() {
 fn exact(workers: usize, limits: [&Arc<Limiter>; 2], total: &Arc<Limiter>) {
     let (rate, burst) = (500_000, 4000);
     let (mut g, mut peer) = (gateway(workers), peer());
-    publish(&mut g, &[(LimitDirection::Out, limits[0]), (LimitDirection::In, limits[1])]);
+    publish(&mut g, &[(TrafficDirection::Out, limits[0]), (TrafficDirection::In, limits[1])]);
     let (mut passed, begin, mut held) = (0, g.now.ns, None);
     for ms in 0..1000_u64 {
         if ms % 7 == 0 {
@@ -179,7 +179,7 @@ fn a_rate_is_kept_to_one_percent_and_the_burst_never_passed() {
 #[test]
 fn flows_keep_their_order_when_the_home_moves() {
     let (mut g, all) = (gateway(3), limiter(settings(1, 1_000_000), None));
-    publish(&mut g, &[(LimitDirection::Both, &all)]);
+    publish(&mut g, &[(TrafficDirection::Both, &all)]);
     let mut peer = peer();
     let mut held = Some(hold(&all, 2));
     for round in 0..60_u16 {
@@ -212,7 +212,7 @@ fn flows_keep_their_order_when_the_home_moves() {
 fn policies_hold_for_what_is_on_its_way() {
     let (mut g, mut peer) = (gateway(3), peer());
     let all = limiter(settings(1, 100_000), None);
-    publish(&mut g, &[(LimitDirection::In, &all)]);
+    publish(&mut g, &[(TrafficDirection::In, &all)]);
     let _held = hold(&all, 2);
     sealed(&mut peer, 0..8).iter().for_each(|esp| g.put_wan(esp));
     g.run();
@@ -239,7 +239,7 @@ fn policies_hold_for_what_is_on_its_way() {
 #[test]
 fn a_verdict_goes_to_another_home_of_the_sa() {
     let (mut g, all) = (gateway(3), limiter(settings(1, 2000), None));
-    publish(&mut g, &[(LimitDirection::Out, &all)]);
+    publish(&mut g, &[(TrafficDirection::Out, &all)]);
     let held = hold(&all, 2);
     (0..30).for_each(|n| g.put_lan(&packet(Side::A, n % 8, n)));
     // To the SA's home, which asks.
@@ -258,7 +258,7 @@ fn a_verdict_goes_to_another_home_of_the_sa() {
 #[test]
 fn what_finds_no_room_is_dropped_and_said() {
     let (mut g, all) = (gateway(2), limiter(settings(1, 1_000_000), None));
-    publish(&mut g, &[(LimitDirection::Out, &all)]);
+    publish(&mut g, &[(TrafficDirection::Out, &all)]);
     let held = hold(&all, 1);
     let linux = g.linux.clone();
     for n in 0..2500 {
@@ -294,7 +294,7 @@ fn change(g: &mut Gateway, workers: usize) -> usize {
 #[test]
 fn other_workers_have_the_same_buckets() {
     let (mut g, all) = (gateway(3), limiter(settings(1, 4000), None));
-    publish(&mut g, &[(LimitDirection::Out, &all)]);
+    publish(&mut g, &[(TrafficDirection::Out, &all)]);
     let mut passed = Vec::new();
     for workers in [3, 1, 2, 3, 2] {
         let mut left = change(&mut g, workers);
@@ -324,7 +324,7 @@ fn the_other_way_to_share_keeps_the_tokens() {
         [(leased, 4), (settings(1, 1000), 3), (leased, 2), (settings(1, 1000), 5)]
     {
         all = Arc::new(all.changed(settings, None, (3, g.now.ns)));
-        publish(&mut g, &[(LimitDirection::Out, &all)]);
+        publish(&mut g, &[(TrafficDirection::Out, &all)]);
         (0..packets).for_each(|n| g.put_lan(&packet(Side::A, n % 8, n)));
         g.run();
         passed.push(g.wan_out().len());
@@ -340,7 +340,7 @@ fn threads_pass_the_burst_to_the_packet() {
     let total = limiter(slow(200_050), None);
     let leaves = [150_000, 250_000].map(|burst| limiter(slow(burst), Some(&total)));
     let (mut g, mut peer) = (gateway(3), peer());
-    let limits = [(LimitDirection::Out, &leaves[0]), (LimitDirection::In, &leaves[1])];
+    let limits = [(TrafficDirection::Out, &leaves[0]), (TrafficDirection::In, &leaves[1])];
     publish(&mut g, &limits);
     let (mut out, mut back) = (Vec::new(), Vec::new());
     for round in 0..4_u16 {

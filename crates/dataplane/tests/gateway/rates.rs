@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use dataplane::{
-    Came, Command, Each, LimitDirection, LimitMatch, Probe, RateRule, RateRules, Step,
+    Came, Command, Each, Probe, RateRule, RateRules, Step, TrafficDirection, TrafficMatch,
 };
 use limit::{Algorithm, Fill, Limiter, Settings, Sharing, Treatment, Treatments};
 use outcome::DropReason;
@@ -22,7 +22,7 @@ fn limiter(name: &str, settings: Settings, parent: Option<&Arc<Limiter>>) -> Arc
     Arc::new(Limiter::new(name, settings, parent.cloned(), (4, 0)))
 }
 
-fn rule(matches: LimitMatch, each: Each, limiter: &Arc<Limiter>) -> RateRule {
+fn rule(matches: TrafficMatch, each: Each, limiter: &Arc<Limiter>) -> RateRule {
     let limiter = Limiter::clone(limiter).with_each(each != Each::All);
     RateRule { matches, each, limiter: Arc::new(limiter) }
 }
@@ -38,9 +38,10 @@ pub fn for_steps(which: u8) -> Arc<RateRules> {
         treatments: Treatments([Treatment::Mark(10), Treatment::Mark(12), Treatment::Drop]),
         ..settings(1, 1600)
     };
-    let both = LimitMatch { direction: LimitDirection::Both, ..LimitMatch::default() };
-    let decrypted = LimitMatch { direction: LimitDirection::In, ..LimitMatch::default() };
-    let far = LimitMatch { dst: Some(Prefix { addr: ip("203.0.113.0"), len: 24 }), ..both.clone() };
+    let both = TrafficMatch { direction: TrafficDirection::Both, ..TrafficMatch::default() };
+    let decrypted = TrafficMatch { direction: TrafficDirection::In, ..TrafficMatch::default() };
+    let far =
+        TrafficMatch { dst: Some(Prefix { addr: ip("203.0.113.0"), len: 24 }), ..both.clone() };
     Arc::new(RateRules::new(match which {
         0 => Vec::new(),
         1 => vec![
@@ -84,7 +85,7 @@ pub fn produce() -> Gateway {
     let mut g = Gateway::new(Side::A);
     g.protect(&Spec::default());
     let all = limiter("all", settings(1, 99), None);
-    publish(&mut g, vec![rule(LimitMatch::default(), Each::All, &all)]);
+    publish(&mut g, vec![rule(TrafficMatch::default(), Each::All, &all)]);
     assert_eq!(sent(&mut g, 1000, 1), 0);
     g
 }
@@ -94,7 +95,7 @@ fn a_limit_is_exact_in_new_flows_and_known_ones() {
     let mut g = Gateway::new(Side::A);
     g.protect(&Spec::default());
     let all = limiter("all", settings(1000, 1000), None);
-    publish(&mut g, vec![rule(LimitMatch::default(), Each::All, &all)]);
+    publish(&mut g, vec![rule(TrafficMatch::default(), Each::All, &all)]);
     assert_eq!(sent(&mut g, 1000, 25), 10);
     // A second is worth ten packets, whichever flows they are of; no more than the burst is kept.
     g.pass_ns(500_000_000);
@@ -123,7 +124,7 @@ fn limits_can_be_published_and_taken_away() {
     g.protect(&Spec::default());
     assert_eq!(sent(&mut g, 1000, 20), 20);
     let all = limiter("all", settings(1, 500), None);
-    let of_all = || vec![rule(LimitMatch::default(), Each::All, &all)];
+    let of_all = || vec![rule(TrafficMatch::default(), Each::All, &all)];
     publish(&mut g, of_all());
     assert_eq!(sent(&mut g, 1000, 20), 5);
     // The buckets stay as long as the settings.
@@ -139,7 +140,7 @@ fn each_flow_has_its_own_and_all_have_the_parent() {
     g.protect(&Spec::default());
     let total = limiter("total", settings(1, 1200), None);
     let each = limiter("each", settings(1, 500), Some(&total));
-    publish(&mut g, vec![rule(LimitMatch::default(), Each::Flow, &each)]);
+    publish(&mut g, vec![rule(TrafficMatch::default(), Each::Flow, &each)]);
     let passed = [1000, 1001, 1002, 1000].map(|port| sent(&mut g, port, 9));
     assert_eq!(passed, [5, 5, 2, 0]);
     // Counted where it was refused.
@@ -151,7 +152,7 @@ fn packets_of_one_flow_are_under_the_limits_of_their_dscps() {
     let mut g = Gateway::new(Side::A);
     g.protect(&Spec::default());
     let [voice, rest] = ["voice", "rest"].map(|name| limiter(name, settings(1000, 1000), None));
-    let matches = |dscp| LimitMatch { dscp, ..LimitMatch::default() };
+    let matches = |dscp| TrafficMatch { dscp, ..TrafficMatch::default() };
     let send = |g: &mut Gateway, dscp: u8, packets: usize| {
         let mut packet = flow(1000, 100);
         wire::set_traffic_class(&mut packet, dscp << 2);
@@ -181,7 +182,7 @@ fn colours_are_told_to_the_peer_inside_and_outside() {
         ..settings(1, 100)
     };
     let gold = limiter("gold", settings, None);
-    publish(&mut pair.a, vec![rule(LimitMatch::default(), Each::Tunnel, &gold)]);
+    publish(&mut pair.a, vec![rule(TrafficMatch::default(), Each::Tunnel, &gold)]);
     (0..7).for_each(|_| pair.a.put_lan(&flow(1000, 100)));
     pair.a.run();
     let outer: Vec<u8> = pair.carry(Side::A).iter().map(|packet| packet[1] >> 2).collect();
@@ -195,10 +196,10 @@ fn colours_are_told_to_the_peer_inside_and_outside() {
 fn what_is_decrypted_has_limits_of_its_own() {
     let mut pair = Pair::new(&Spec::default());
     let back = limiter("in", settings(1, 400), None);
-    let matches = LimitMatch {
-        direction: LimitDirection::In,
+    let matches = TrafficMatch {
+        direction: TrafficDirection::In,
         peer: Some(Prefix { addr: Side::A.wan(false), len: 32 }),
-        ..LimitMatch::default()
+        ..TrafficMatch::default()
     };
     publish(&mut pair.b, vec![rule(matches, Each::All, &back)]);
     (0..9).for_each(|_| pair.a.put_lan(&flow(1000, 100)));
@@ -221,11 +222,11 @@ fn workers_share_a_limit() {
     // So large that each leases ahead.
     let all = limiter("all", settings(100_000_000, 400_000), None);
     assert!(all.quantum() > 0);
-    let matches = LimitMatch { direction: LimitDirection::In, ..LimitMatch::default() };
+    let matches = TrafficMatch { direction: TrafficDirection::In, ..TrafficMatch::default() };
     let out = limiter("out", settings(100_000_000, 20_000), Some(&all));
     publish(
         &mut g,
-        vec![rule(matches, Each::All, &all), rule(LimitMatch::default(), Each::All, &out)],
+        vec![rule(matches, Each::All, &all), rule(TrafficMatch::default(), Each::All, &out)],
     );
     let mut passed = 0;
     for port in 0..16 {
@@ -244,7 +245,7 @@ fn key_exchange_and_icmp_errors_are_under_no_limit() {
     let mut g = Gateway::new(Side::A);
     g.protect(&Spec::default());
     let all = limiter("all", settings(1, 1), None);
-    let both = LimitMatch { direction: LimitDirection::Both, ..LimitMatch::default() };
+    let both = TrafficMatch { direction: TrafficDirection::Both, ..TrafficMatch::default() };
     publish(&mut g, vec![rule(both, Each::All, &all)]);
     let ike = Ip::new(Side::A.wan(false), Side::B.wan(false)).udp(500, 500, &[0; 28]);
     g.put_linux(&ike);
@@ -263,7 +264,7 @@ fn why_names_the_limiter_and_takes_nothing() {
     let mut g = Gateway::new(Side::A);
     g.protect(&Spec::default());
     let all = limiter("tenant-a", settings(1, 100), None);
-    publish(&mut g, vec![rule(LimitMatch::default(), Each::All, &all)]);
+    publish(&mut g, vec![rule(TrafficMatch::default(), Each::All, &all)]);
     let (answer, answered) = channel();
     let came = Came::Port { ifindex: LAN };
     let probe = Box::new(Probe { packet: flow(1000, 100), came });

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use dataplane::{Command, Each, LimitDirection, LimitMatch, RateRule, RateRules};
+use dataplane::{Command, Each, RateRule, RateRules, TrafficDirection, TrafficMatch};
 use limit::{Bounds, CLASSES, Class, Colour, Limiter, Meter, Settings};
 use outcome::DropReason;
 use proptest::prelude::*;
@@ -22,8 +22,8 @@ fn limiter(settings: Settings, parent: Option<Arc<Limiter>>) -> Arc<Limiter> {
     Arc::new(Limiter::new("shaped", settings, parent, (4, 0)))
 }
 
-fn publish(g: &mut Gateway, limiter: &Arc<Limiter>, direction: LimitDirection) {
-    let matches = LimitMatch { direction, ..LimitMatch::default() };
+fn publish(g: &mut Gateway, limiter: &Arc<Limiter>, direction: TrafficDirection) {
+    let matches = TrafficMatch { direction, ..TrafficMatch::default() };
     let rule = RateRule { matches, each: Each::All, limiter: Arc::clone(limiter) };
     publish_all(g, vec![rule]);
 }
@@ -42,7 +42,7 @@ fn with_sizes(settings: Settings, sizes: Sizes) -> (Gateway, Arc<Limiter>) {
     let mut g = Gateway::with_sizes(Side::A, sizes);
     g.protect(&Spec::default());
     let limiter = limiter(settings, None);
-    publish(&mut g, &limiter, LimitDirection::Out);
+    publish(&mut g, &limiter, TrafficDirection::Out);
     (g, limiter)
 }
 
@@ -108,7 +108,7 @@ fn a_rate_is_kept_to_one_percent_and_the_burst_never_passed() {
 fn classes_leave_by_their_priority_and_flows_in_their_order() {
     let mut pair = Pair::new(&Spec::default());
     let limiter = limiter(settings(1000, 1400, WIDE), None);
-    publish(&mut pair.a, &limiter, LimitDirection::Out);
+    publish(&mut pair.a, &limiter, TrafficDirection::Out);
     // The burst; then of each class and two flows in turn.
     pair.a.put_lan(&packet(99, 0, 1000, 1400));
     assert_eq!(numbers(&mut pair), [99]);
@@ -141,7 +141,7 @@ fn classes_leave_by_their_priority_and_flows_in_their_order() {
 fn a_full_queue_keeps_the_better_classes() {
     let mut pair = Pair::new(&Spec::default());
     let limiter = limiter(settings(1000, 1400, (4, 5600)), None);
-    publish(&mut pair.a, &limiter, LimitDirection::Out);
+    publish(&mut pair.a, &limiter, TrafficDirection::Out);
     let dscps = [0, 1, 1, 0, 0, 0, 46, 46, 1];
     for (n, dscp) in (0..).zip(dscps) {
         pair.a.put_lan(&packet(n, dscp, 1000, 1400));
@@ -182,24 +182,24 @@ fn frames_that_wait_are_an_eighth_at_most() {
 fn other_settings_keep_what_waits() {
     let mut pair = Pair::new(&Spec::default());
     let slow = limiter(settings(100, 1400, WIDE), None);
-    publish(&mut pair.a, &slow, LimitDirection::Out);
+    publish(&mut pair.a, &slow, TrafficDirection::Out);
     (0..12).for_each(|n| pair.a.put_lan(&packet(n, 0, 1000, 1400)));
     assert_eq!(numbers(&mut pair), [0]);
     // As `culvert limit set`: a burst a millisecond.
     let at = |g: &Gateway| (4, g.now.ns);
     let fast = slow.changed(settings(1_400_000, 1400, WIDE), None, at(&pair.a));
-    publish(&mut pair.a, &Arc::new(fast.clone()), LimitDirection::Out);
+    publish(&mut pair.a, &Arc::new(fast.clone()), TrafficDirection::Out);
     pair.a.now.ns += 1_000_000;
     assert_eq!(numbers(&mut pair), [1]);
     pair.a.now.ns += 1_000_000;
     assert_eq!(numbers(&mut pair), [2]);
     // A limit that polices: what has waited is as what comes.
     let strict = fast.changed(Settings::single(8, 2800), None, at(&pair.a));
-    publish(&mut pair.a, &Arc::new(strict), LimitDirection::Out);
+    publish(&mut pair.a, &Arc::new(strict), TrafficDirection::Out);
     let left = numbers(&mut pair).len();
     assert_eq!(pair.a.drops(), [(DropReason::RateLimit, 9 - left as u64)]);
     // No limit any more.
-    publish(&mut pair.a, &slow, LimitDirection::Out);
+    publish(&mut pair.a, &slow, TrafficDirection::Out);
     (0..5).for_each(|n| pair.a.put_lan(&packet(n, 0, 1000, 1400)));
     let left = numbers(&mut pair).len();
     publish_all(&mut pair.a, Vec::new());
@@ -212,12 +212,12 @@ fn a_queue_with_other_bounds_keeps_what_waits() {
     let at = |g: &Gateway| (4, g.now.ns);
     let of = |packets| settings(1_400_000, 1400, (packets, 200_000));
     let wide = limiter(of(200), None);
-    publish(&mut pair.a, &wide, LimitDirection::Out);
+    publish(&mut pair.a, &wide, TrafficDirection::Out);
     (0..10).for_each(|n| pair.a.put_lan(&packet(n, 0, 1000, 1400)));
     assert_eq!(numbers(&mut pair), [0]);
     // As `culvert limit set --queue-packets 4`.
     let narrow = Arc::new(wide.changed(of(4), None, at(&pair.a)));
-    publish(&mut pair.a, &narrow, LimitDirection::Out);
+    publish(&mut pair.a, &narrow, TrafficDirection::Out);
     (10..12).for_each(|n| pair.a.put_lan(&packet(n, 0, 1000, 1400)));
     assert_eq!(numbers(&mut pair), [0; 0]);
     assert_eq!(pair.a.drops(), [(DropReason::LimitQueueFull, 2)]);
@@ -232,7 +232,7 @@ fn a_queue_with_other_bounds_keeps_what_waits() {
     };
     assert_eq!(crowd(&mut pair, 20), 4);
     let wide = Arc::new(narrow.changed(of(200), None, at(&pair.a)));
-    publish(&mut pair.a, &wide, LimitDirection::Out);
+    publish(&mut pair.a, &wide, TrafficDirection::Out);
     assert_eq!(crowd(&mut pair, 30), 4);
 }
 
@@ -261,7 +261,7 @@ fn what_is_decrypted_waits_and_a_parent_polices() {
     let mut pair = Pair::new(&Spec::default());
     let total = Arc::new(Limiter::new("total", Settings::single(8, 4200), None, (4, 0)));
     let limiter = limiter(settings(1000, 1400, WIDE), Some(Arc::clone(&total)));
-    publish(&mut pair.b, &limiter, LimitDirection::In);
+    publish(&mut pair.b, &limiter, TrafficDirection::In);
     (0..5).for_each(|n| pair.a.put_lan(&packet(n, 0, 1000, 1400)));
     assert_eq!(numbers(&mut pair), [0]);
     let mut left = 1;
@@ -289,7 +289,7 @@ proptest! {
     fn a_shaper_is_as_its_model(history in histories(), packets in 1..20_u32) {
         let settings = settings(1_000_000, 3000, (packets, 12_000));
         let mut pair = Pair::new(&Spec::default());
-        publish(&mut pair.a, &limiter(settings, None), LimitDirection::Out);
+        publish(&mut pair.a, &limiter(settings, None), TrafficDirection::Out);
         let mut model = Model::new(settings);
         for (n, (gap_ns, dscp, len)) in (0..).zip(history) {
             pair.a.now.ns += gap_ns;
