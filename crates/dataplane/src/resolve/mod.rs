@@ -51,6 +51,8 @@ mod verdict;
 mod waits;
 mod ways;
 
+use esp::Sa;
+use policy::SaEntry;
 use wire::Headers;
 
 pub(crate) use entry::Entry;
@@ -63,12 +65,24 @@ pub(crate) use verdict::{Asked, Decision, ErrorCame, Quote, SaWait, TooBig, Verd
 pub(crate) use waits::has_sa;
 pub(crate) use ways::{Route, next_hop_of, route};
 
-use crate::model::{Notes, Step};
+use crate::model::{Meta, Notes, Step};
 use crate::view::View;
 
 /// Decides about an IP packet with headers `h`.
 pub(crate) fn resolve(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>) -> Verdict {
     decide(view, packet, h, entry, (false, &mut ()))
+}
+
+/// Decides about a packet that was classified. `held` is the SA that has decrypted it, where that may have been
+/// removed since.
+pub(crate) fn resolve_arrival(
+    view: &View,
+    packet: &[u8],
+    h: &Headers,
+    meta: &Meta,
+    held: Option<&SaEntry<Sa>>,
+) -> Verdict {
+    resolve(view, packet, h, Entry::of(view, meta, held))
 }
 
 /// As [`resolve`], with a note of each answer that the decision follows from.

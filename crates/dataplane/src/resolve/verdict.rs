@@ -52,6 +52,14 @@ pub(crate) enum Decision {
 }
 
 impl Decision {
+    /// The worker that the packet is for, if that is another one.
+    pub(crate) fn handed_to(&self) -> Option<usize> {
+        match self {
+            Decision::Go(Draft { action: Action::HandOver { to }, .. }) => Some((*to).into()),
+            _ => None,
+        }
+    }
+
     /// True if the packet counts in the flow cache elsewhere, see [`Action::is_counted_later`].
     pub(crate) const fn is_counted_later(&self) -> bool {
         matches!(self, Decision::Go(draft) if draft.action.is_counted_later())

@@ -1,6 +1,14 @@
-//! How a packet came to the slow path.
+//! A packet in the slow path, and how it came there.
 
-use crate::model::{FirstPorts, Meta, Origin};
+use std::borrow::Cow;
+
+use esp::Sa;
+use io::Packet;
+use policy::Reader;
+use wire::Headers;
+
+use crate::burst::classify::meta_of;
+use crate::model::{Arrived, FirstPorts, Handed, Meta, Origin};
 
 /// How a packet came to the slow path.
 #[derive(Clone, Copy)]
@@ -11,10 +19,31 @@ pub(super) enum Entered<'m> {
     Again(Origin, Option<FirstPorts>),
 }
 
-impl Entered<'_> {
-    pub(super) fn ports(self) -> Option<FirstPorts> {
-        match self {
-            Entered::Arrived(_, ports) | Entered::Again(_, ports) => ports,
+/// A packet that was resolved.
+pub(super) struct Resolved<'m> {
+    pub(super) packet: Packet,
+    /// Headers that it was resolved by: those of a fragment may have its packet's ports.
+    pub(super) h: &'m Headers,
+    pub(super) entered: Entered<'m>,
+}
+
+impl<'m> Resolved<'m> {
+    /// Its metadata, as actions look at them. `is_marked`: its headers may have another DSCP than when it came.
+    pub(super) fn meta(&self, is_marked: bool) -> Cow<'m, Meta> {
+        match self.entered {
+            Entered::Arrived(meta, _) if is_marked => Cow::Owned(meta.with_headers(self.h)),
+            Entered::Arrived(meta, _) => Cow::Borrowed(meta),
+            Entered::Again(..) => Cow::Owned(meta_of(self.h)),
         }
+    }
+}
+
+/// A packet as another worker, or a later burst, takes it over.
+pub(super) fn handed(reader: &Reader<Sa>, packet: Packet, entered: Entered<'_>) -> Handed {
+    match entered {
+        Entered::Arrived(meta, ports) => {
+            Handed::Arrived(Arrived { ports, ..Arrived::new(reader, packet, meta) })
+        }
+        Entered::Again(origin, ports) => Handed::Again(packet, origin, ports),
     }
 }

@@ -13,7 +13,9 @@ use super::Slow;
 use crate::burst::Path;
 use crate::features::device::{DevicePacket, DeviceQueue};
 use crate::features::seal::send_sealed_to;
+use crate::features::{Executor, Rooms};
 use crate::model::{Adjacency, Arrived, Handed, Ingress, NextHop};
+use crate::out::Out;
 use crate::resolve::{adjacency, next_hop_of};
 use crate::view::View;
 
@@ -48,103 +50,107 @@ impl Slow {
         (done, last): (&mut Burst<Completion<DevicePacket>>, &mut Option<LastWay>),
     ) {
         let mut opened: ArrayVec<Handed, BURST_LEN> = ArrayVec::new();
+        let Path { view, exec, .. } = &mut *path;
         for Completion { buffer, work, status } in done.drain(..) {
             let via = match status {
                 Status::Dropped(reason) => {
-                    path.exec.out.drop(buffer.into_packet(), reason);
+                    exec.out.drop(buffer.into_packet(), reason);
                     continue;
                 }
                 Status::Lost => {
-                    path.exec.out.drop(buffer.into_packet(), DropReason::DeviceLost);
+                    exec.out.drop(buffer.into_packet(), DropReason::DeviceLost);
                     continue;
                 }
                 Status::Done if work == Work::Outbound => {
-                    path.send_from_device(buffer, last);
+                    send_from_device(view, exec, buffer, last);
                     continue;
                 }
-                Status::Done => path.opened_by_some(at, &buffer),
-                Status::Opened(sa) => path.device_queue(at).and_then(|queue| queue.sa(sa)),
+                Status::Done => device_queue(&exec.rooms, at)
+                    .and_then(|queue| opened_by_some(view, queue, &buffer)),
+                Status::Opened(sa) => device_queue(&exec.rooms, at).and_then(|queue| queue.sa(sa)),
             };
             match via {
                 // As many as came.
-                Some(via) => drop(opened.try_push(path.opened(buffer, via))),
-                None => path.exec.out.drop(buffer.into_packet(), DropReason::InPolicy),
+                Some(via) => drop(opened.try_push(decrypted(view, &mut exec.out, buffer, via))),
+                None => exec.out.drop(buffer.into_packet(), DropReason::InPolicy),
             }
         }
-        path.exec.out.counters.work.decrypted.add(opened.len() as u64);
+        exec.out.counters.work.decrypted.add(opened.len() as u64);
         self.take_over(path, &mut opened);
     }
 }
 
-impl Path {
-    fn device_queue(&self, at: usize) -> Option<&DeviceQueue> {
-        self.exec.rooms.devices.as_ref()?.queue_at(at)
-    }
+fn device_queue(rooms: &Rooms, at: usize) -> Option<&DeviceQueue> {
+    rooms.devices.as_ref()?.queue_at(at)
+}
 
-    /// Sends what a device has sealed, by the route to its peer.
-    fn send_from_device(&mut self, buffer: DevicePacket, last: &mut Option<LastWay>) {
-        let mut packet = buffer.into_packet();
-        let Path { view, exec, .. } = self;
-        let way = match wire::parse_ip(packet.data()) {
-            // In clear nothing leaves here, whatever policies the device has.
-            Ok(h) if !is_protected(view, &h) => Err(DropReason::OutPolicyBlock),
-            Ok(h) => LastWay::of(view, &h, last),
-            Err(error) => Err(error.into()),
-        };
-        let way = match way {
-            Ok(way) => way,
-            Err(reason) => return exec.out.drop(packet, reason),
-        };
-        exec.out.counters.work.encrypted.add(1);
-        if let Some(taps) = &mut exec.out.taps {
-            taps.sealed_by_device(&packet, way.to.ifindex);
-        }
-        let span = packet.span;
-        if span.len <= way.to.mtu
-            && let Some(adjacency) = &way.adjacency
-            && let Some(frame) = adjacency.frame(packet.frame.bytes_mut(), span)
-        {
-            packet.span = frame;
-            return exec.out.send(adjacency.slot.into(), packet);
-        }
-        send_sealed_to(view, &mut exec.out, packet, &way.to, &mut exec.crypt.ivs);
+/// Sends what a device has sealed, by the route to its peer.
+fn send_from_device(
+    view: &View,
+    exec: &mut Executor,
+    buffer: DevicePacket,
+    last: &mut Option<LastWay>,
+) {
+    let mut packet = buffer.into_packet();
+    let way = match wire::parse_ip(packet.data()) {
+        // In clear nothing leaves here, whatever policies the device has.
+        Ok(h) if !is_protected(view, &h) => Err(DropReason::OutPolicyBlock),
+        Ok(h) => LastWay::of(view, &h, last),
+        Err(error) => Err(error.into()),
+    };
+    let way = match way {
+        Ok(way) => way,
+        Err(reason) => return exec.out.drop(packet, reason),
+    };
+    exec.out.counters.work.encrypted.add(1);
+    if let Some(taps) = &mut exec.out.taps {
+        taps.sealed_by_device(&packet, way.to.ifindex);
     }
+    let span = packet.span;
+    if span.len <= way.to.mtu
+        && let Some(adjacency) = &way.adjacency
+        && let Some(frame) = adjacency.frame(packet.frame.bytes_mut(), span)
+    {
+        packet.span = frame;
+        return exec.out.send(adjacency.slot.into(), packet);
+    }
+    send_sealed_to(view, &mut exec.out, packet, &way.to, &mut exec.crypt.ivs);
+}
 
-    /// The SA that opened a packet, where the device does not say: one with the reqid that the device's own policy asks
-    /// for, by which the device has let the packet pass.
-    fn opened_by_some(&self, at: usize, buffer: &DevicePacket) -> Option<SaHandle> {
-        use offload::Buffer;
-        let queue = self.device_queue(at)?;
-        let h = wire::parse_ip(buffer.packet()).ok()?;
-        let ifindex = self.view.leads_to(&h, buffer.ifindex());
-        let flow = Flow::marked(&h, ifindex, Marks::default());
-        let policy = self.view.reader.policy(Direction::In, &flow)?;
-        let is_its = policy.config.flags.device == Some(queue.number());
-        let reqid = policy.config.templates.first().filter(|_| is_its)?.reqid;
-        queue.sa_of_reqid(reqid)
-    }
+/// The SA that opened a packet, where the device does not say: one with the reqid that the device's own policy asks
+/// for, by which the device has let the packet pass.
+fn opened_by_some(view: &View, queue: &DeviceQueue, buffer: &DevicePacket) -> Option<SaHandle> {
+    use offload::Buffer;
+    let h = wire::parse_ip(buffer.packet()).ok()?;
+    let ifindex = view.leads_to(&h, buffer.ifindex());
+    let flow = Flow::marked(&h, ifindex, Marks::default());
+    let policy = view.reader.policy(Direction::In, &flow)?;
+    let is_its = policy.config.flags.device == Some(queue.number());
+    let reqid = policy.config.templates.first().filter(|_| is_its)?.reqid;
+    queue.sa_of_reqid(reqid)
+}
 
-    /// A packet that a device has opened, as one that the SA has decrypted.
-    fn opened(&mut self, buffer: DevicePacket, via: SaHandle) -> Handed {
-        let ifindex = buffer.ifindex();
-        let packet = buffer.into_packet();
-        if let Some(taps) = &mut self.exec.out.taps {
-            taps.opened_by_device(&packet);
-        }
-        let mark = match self.view.topology.mark_rules.is_empty() {
-            true => 0,
-            false => wire::parse_ip(packet.data())
-                .map_or(0, |h| self.view.topology.mark(ifindex, &(&h).into())),
-        };
-        Handed::Arrived(Arrived {
-            packet,
-            ingress: ingress_of(ifindex, mark, via),
-            has_flow: true,
-            outers: None,
-            held: None,
-            ports: None,
-        })
+/// A packet that a device has opened, as one that the SA has decrypted.
+fn decrypted(view: &View, out: &mut Out, buffer: DevicePacket, via: SaHandle) -> Handed {
+    let ifindex = buffer.ifindex();
+    let packet = buffer.into_packet();
+    if let Some(taps) = &mut out.taps {
+        taps.opened_by_device(&packet);
     }
+    let mark = match view.topology.mark_rules.is_empty() {
+        true => 0,
+        false => {
+            wire::parse_ip(packet.data()).map_or(0, |h| view.topology.mark(ifindex, &(&h).into()))
+        }
+    };
+    Handed::Arrived(Arrived {
+        packet,
+        ingress: ingress_of(ifindex, mark, via),
+        has_flow: true,
+        outers: None,
+        held: None,
+        ports: None,
+    })
 }
 
 /// The way of the last packet that a round has brought back. Tables are the same for a whole round, and packets of one

@@ -6,11 +6,12 @@
 
 use arrayvec::ArrayVec;
 use forward::reassembly::Fate;
-use io::Packet;
 use outcome::DropReason;
 use wire::Fragment;
 
-use super::{Entered, Slow};
+use super::Slow;
+use super::entered::{Entered, Resolved};
+use super::handed::seal_on;
 use crate::burst::Path;
 use crate::burst::classify::meta_of;
 use crate::features::device::is_for_device;
@@ -40,7 +41,7 @@ impl Slow {
                         Some(whole) if whole.is_outer() => {
                             self.take_over(path, &mut ArrayVec::from_iter([whole]));
                         }
-                        Some(whole) => self.move_on_whole(path, whole),
+                        Some(whole) => self.move_on_fragment(path, whole, None),
                         None => {}
                     }
                     continue;
@@ -51,73 +52,52 @@ impl Slow {
                 path.exec.rooms.fragments.as_mut().and_then(|f| f.pop_piece(&mut done))
             {
                 path.exec.out.released(1);
-                self.move_on_fragment(path, handed, ports);
+                self.move_on_fragment(path, handed, Some(ports));
             }
         }
     }
 
-    /// Resolves a packet that was put together to be sealed. Its sender has let it be cut, so it may be cut
-    /// again: of IPv6 too, whose packets do not say so.
-    fn move_on_whole(&mut self, path: &mut Path, handed: Handed) {
-        let mut h = match wire::parse_ip(handed.packet().data()) {
-            Ok(h) => h,
-            Err(error) => return path.exec.out.drop(handed.into_packet(), error.into()),
-        };
-        h.dont_fragment = false;
-        match handed {
-            Handed::Arrived(Arrived { packet, ingress, has_flow, outers, held, .. }) => {
-                let mut meta = meta_of(&h);
-                meta.enter(ingress, has_flow);
-                outers.into_iter().for_each(|outers| meta.set_outers(outers));
-                let entry = Entry::of(&path.view, &meta, held.as_deref());
-                let verdict = resolve(&path.view, packet.data(), &h, entry);
-                self.carry_out(path, verdict, packet, &h, Entered::Arrived(&meta, None));
-            }
-            Handed::Again(packet, origin, _) => self.resolve_again(path, packet, &h, origin),
-            // Those are judged already, and never wait here.
-            Handed::Sealed(packet, sas) => path.seal_on(packet, sas),
-            Handed::Frame(packet, _) => path.exec.out.give_to_linux(packet),
-        }
-    }
-
-    /// Resolves a fragment by the ports of its packet's first one.
-    pub(super) fn move_on_fragment(&mut self, path: &mut Path, handed: Handed, ports: FirstPorts) {
+    /// Resolves a fragment by the ports of its packet's first one; or, without any, a packet that was put together to be
+    /// sealed. That one's sender has let it be cut, so it may be cut again: of IPv6 too, whose packets do not say so.
+    pub(super) fn move_on_fragment(
+        &mut self,
+        path: &mut Path,
+        handed: Handed,
+        ports: Option<FirstPorts>,
+    ) {
         let mut h = match wire::parse_ip(handed.packet().data()) {
             Ok(h) => h,
             // It parsed when it was classified.
             Err(error) => return path.exec.out.drop(handed.into_packet(), error.into()),
         };
+        h.dont_fragment &= ports.is_some();
         let mut meta = meta_of(&h);
-        (h.src_port, h.dst_port) = ports;
-        h.fragment = Fragment::First;
+        if let Some(ports) = ports {
+            (h.src_port, h.dst_port) = ports;
+            h.fragment = Fragment::First;
+        }
+        let resolve = match ports {
+            Some(_) => resolve_fragment,
+            None => resolve,
+        };
         match handed {
             Handed::Arrived(Arrived { packet, ingress, has_flow, outers, held, .. }) => {
                 meta.enter(ingress, has_flow);
                 outers.into_iter().for_each(|outers| meta.set_outers(outers));
                 let entry = Entry::of(&path.view, &meta, held.as_deref());
-                let verdict = resolve_fragment(&path.view, packet.data(), &h, entry);
-                self.carry_out(path, verdict, packet, &h, Entered::Arrived(&meta, Some(ports)));
+                let verdict = resolve(&path.view, packet.data(), &h, entry);
+                let entered = Entered::Arrived(&meta, ports);
+                self.carry_out(path, verdict, Resolved { packet, h: &h, entered });
             }
             Handed::Again(packet, origin, _) => {
                 let entry = Entry::Outbound(origin);
-                let verdict = resolve_fragment(&path.view, packet.data(), &h, entry);
-                self.carry_out(path, verdict, packet, &h, Entered::Again(origin, Some(ports)));
+                let verdict = resolve(&path.view, packet.data(), &h, entry);
+                let entered = Entered::Again(origin, ports);
+                self.carry_out(path, verdict, Resolved { packet, h: &h, entered });
             }
             // Those are judged already, and never wait here.
-            Handed::Sealed(packet, sas) => path.seal_on(packet, sas),
+            Handed::Sealed(packet, sas) => seal_on(&path.view, &mut path.exec, packet, sas),
             Handed::Frame(packet, _) => path.exec.out.give_to_linux(packet),
-        }
-    }
-}
-
-impl Path {
-    /// A packet as another worker, or a later burst, takes it over.
-    pub(super) fn handed(&self, packet: Packet, entered: Entered<'_>) -> Handed {
-        match entered {
-            Entered::Arrived(meta, ports) => {
-                Handed::Arrived(Arrived { ports, ..Arrived::new(&self.view.reader, packet, meta) })
-            }
-            Entered::Again(origin, ports) => Handed::Again(packet, origin, ports),
         }
     }
 }

@@ -7,10 +7,13 @@ use policy::SaBundle;
 
 use crate::burst::{Misses, Path};
 use crate::crypt::check_volume;
+use crate::features::Executor;
 use crate::features::bundle::seal_all;
+use crate::flows::FlowCache;
 use crate::model::{Action, Arrived, Handed, Meta, SealAll, prefetch_headers};
 use crate::resolve::{Limits, homes, next_hop_of_all};
 use crate::slow::Slow;
+use crate::view::View;
 
 impl Slow {
     /// Moves on what was handed over, in its order.
@@ -21,7 +24,9 @@ impl Slow {
         for handed in handed.drain(..) {
             match handed {
                 Handed::Arrived(Arrived { ports: Some(ports), .. })
-                | Handed::Again(_, _, Some(ports)) => self.move_on_fragment(path, handed, ports),
+                | Handed::Again(_, _, Some(ports)) => {
+                    self.move_on_fragment(path, handed, Some(ports))
+                }
                 Handed::Arrived(one) => {
                     // They lie in the cache of the worker that received it.
                     prefetch_headers(cache, &one.packet);
@@ -32,7 +37,7 @@ impl Slow {
                     Ok(h) => self.resolve_again(path, packet, &h, origin),
                     Err(error) => path.exec.out.drop(packet, error.into()),
                 },
-                Handed::Sealed(packet, sas) => path.seal_on(packet, sas),
+                Handed::Sealed(packet, sas) => seal_on(&path.view, &mut path.exec, packet, sas),
                 Handed::Frame(packet, slot) => {
                     let out = &mut path.exec.out;
                     if let Some(taps) = &mut out.taps {
@@ -65,7 +70,7 @@ impl Slow {
                 path.tap_handed(&packet, meta, held.as_deref());
             }
             // Not by a plan of before, which may lead back.
-            match path.hands_over(meta) {
+            match hands_over(&path.flows, meta) {
                 true => self.miss(path, packet, meta, held.as_deref()),
                 false => path.enter_any(self, packet, meta, held.as_deref()),
             }
@@ -94,42 +99,38 @@ impl Slow {
     }
 }
 
-impl Path {
-    /// True if a packet's plan, if there is one, hands it to another worker.
-    fn hands_over(&self, meta: &Meta) -> bool {
-        let plan = meta.place.filter(|_| meta.has_flow).and_then(|place| self.flows.peek(place));
-        meta.end.is_none()
-            && plan.is_some_and(|plan| matches!(plan.action, Action::HandOver { .. }))
-    }
+/// True if a packet's plan, if there is one, hands it to another worker.
+fn hands_over(flows: &FlowCache, meta: &Meta) -> bool {
+    let plan = meta.place.filter(|_| meta.has_flow).and_then(|place| flows.peek(place));
+    meta.end.is_none() && plan.is_some_and(|plan| matches!(plan.action, Action::HandOver { .. }))
+}
 
-    /// Has the SAs that are left of a bundle protect a packet.
-    #[cold]
-    pub(super) fn seal_on(&mut self, packet: Packet, sas: SaBundle) {
-        let Path { view, exec, .. } = self;
-        let own = match homes::claim(view, sas.as_slice()) {
-            Ok(own) => own,
-            Err(home) => return exec.out.hand(home, Handed::Sealed(packet, sas)),
-        };
-        // Their home alone knows them to the packet: what was decided by may be old.
-        let of_own = sas.as_slice().iter().take(own);
-        let limits = Limits::of(of_own.filter_map(|sa| Some((*sa, view.reader.sa(*sa)?))));
-        if let Some(sa) = limits.at_limit.and_then(|sa| view.reader.sa(sa)) {
-            exec.out.reports.volume(sa.config.id(), check_volume(sa));
-        }
-        if limits.is_over {
-            return exec.out.drop(packet, DropReason::OutStateExpired);
-        }
-        let h = match wire::parse_ip(packet.data()) {
-            Ok(h) => h,
-            Err(error) => return exec.out.drop(packet, error.into()),
-        };
-        let entries = sas.as_slice().iter().filter_map(|sa| view.reader.sa(*sa));
-        let to = match next_hop_of_all(view, entries, &h) {
-            Ok(to) => to,
-            Err(reason) => return exec.out.drop(packet, reason),
-        };
-        let own = own as u8;
-        let seal = SealAll { sas, own, to, adjacency: None, cut: None, is_hop: false };
-        seal_all(&mut exec.hands(view).1, &seal, packet, (&h).into());
+/// Has the SAs that are left of a bundle protect a packet.
+#[cold]
+pub(super) fn seal_on(view: &View, exec: &mut Executor, packet: Packet, sas: SaBundle) {
+    let own = match homes::claim(view, sas.as_slice()) {
+        Ok(own) => own,
+        Err(home) => return exec.out.hand(home, Handed::Sealed(packet, sas)),
+    };
+    // Their home alone knows them to the packet: what was decided by may be old.
+    let of_own = sas.as_slice().iter().take(own);
+    let limits = Limits::of(of_own.filter_map(|sa| Some((*sa, view.reader.sa(*sa)?))));
+    if let Some(sa) = limits.at_limit.and_then(|sa| view.reader.sa(sa)) {
+        exec.out.reports.volume(sa.config.id(), check_volume(sa));
     }
+    if limits.is_over {
+        return exec.out.drop(packet, DropReason::OutStateExpired);
+    }
+    let h = match wire::parse_ip(packet.data()) {
+        Ok(h) => h,
+        Err(error) => return exec.out.drop(packet, error.into()),
+    };
+    let entries = sas.as_slice().iter().filter_map(|sa| view.reader.sa(*sa));
+    let to = match next_hop_of_all(view, entries, &h) {
+        Ok(to) => to,
+        Err(reason) => return exec.out.drop(packet, reason),
+    };
+    let own = own as u8;
+    let seal = SealAll { sas, own, to, adjacency: None, cut: None, is_hop: false };
+    seal_all(&mut exec.hands(view).1, &seal, packet, (&h).into());
 }

@@ -32,7 +32,7 @@ impl Slow {
             match judging {
                 // As many as came.
                 None => drop(left.try_push(handed)),
-                Some(judging) if judging.passed.is_none() => path.judge(handed, judging),
+                Some(judging) if judging.passed.is_none() => judge(path, handed, judging),
                 Some(judging) => {
                     path.exec.rooms.rates.begin_judged(judging);
                     self.go_on(path, handed);
@@ -44,38 +44,35 @@ impl Slow {
     }
 }
 
-impl Path {
-    /// Judges a packet of another worker, as the home of its limiters.
-    #[inline(never)]
-    fn judge(&mut self, handed: Handed, judging: Judging) {
-        let Judging { len, dscp, from, .. } = judging;
-        match judging.visit.pass((len.into(), dscp), self.view.now.ns) {
-            Ok(passed) => {
-                let judging = Some(Judging { passed: Some(passed), ..judging });
-                self.exec.out.send_parcel(from.into(), Parcel { handed, judging });
+/// Judges a packet of another worker, as the home of its limiters.
+#[inline(never)]
+fn judge(path: &mut Path, handed: Handed, judging: Judging) {
+    let Judging { len, dscp, from, .. } = judging;
+    match judging.visit.pass((len.into(), dscp), path.view.now.ns) {
+        Ok(passed) => {
+            let judging = Some(Judging { passed: Some(passed), ..judging });
+            path.exec.out.send_parcel(from.into(), Parcel { handed, judging });
+        }
+        Err(_) => {
+            if path.exec.out.taps.is_some() {
+                tap_refused(path, &handed);
             }
-            Err(_) => {
-                if self.exec.out.taps.is_some() {
-                    self.tap_refused(&handed);
-                }
-                self.exec.out.drop(handed.into_packet(), DropReason::RateLimit);
-            }
+            path.exec.out.drop(handed.into_packet(), DropReason::RateLimit);
         }
     }
+}
 
-    /// Records a packet that is dropped here.
-    #[cold]
-    fn tap_refused(&mut self, handed: &Handed) {
-        let Handed::Arrived(Arrived { packet, ingress, has_flow, outers, held, .. }) = handed
-        else {
-            return;
-        };
-        let mut meta = Meta::default();
-        if self.meta_of_packet(packet, &mut meta).is_ok() {
-            meta.enter(ingress.of_other(), *has_flow);
-            outers.iter().for_each(|outers| meta.set_outers(outers.clone()));
-            self.tap_handed(packet, &meta, held.as_deref());
-        }
+/// Records a packet that is dropped here.
+#[cold]
+fn tap_refused(path: &mut Path, handed: &Handed) {
+    let Handed::Arrived(Arrived { packet, ingress, has_flow, outers, held, .. }) = handed else {
+        return;
+    };
+    let mut meta = Meta::default();
+    if path.meta_of_packet(packet, &mut meta).is_ok() {
+        meta.enter(ingress.of_other(), *has_flow);
+        outers.iter().for_each(|outers| meta.set_outers(outers.clone()));
+        path.tap_handed(packet, &meta, held.as_deref());
     }
 }
 

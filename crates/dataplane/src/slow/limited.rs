@@ -4,69 +4,45 @@ use io::Packet;
 use outcome::DropReason;
 use wire::Headers;
 
+use super::entered::{Resolved, handed};
 use crate::burst::Path;
 use crate::features::Executor;
 use crate::features::limit::rates::Stop;
-use crate::features::limit::{marked, wait_for};
-use crate::model::{Action, Judging, RateLimit};
-use crate::slow::Entered;
+use crate::features::limit::{Rates, marked, wait_for};
+use crate::model::{Judging, RateLimit};
+use crate::view::View;
 
-impl Path {
-    /// Has a packet pass its limit. Returns its headers, which may have another DSCP then.
-    ///
-    /// # Errors
-    /// It does not pass, or has to wait.
-    #[cold]
-    pub(super) fn pass(
-        &mut self,
-        limit: &RateLimit,
-        packet: &mut Packet,
-        h: &Headers,
-    ) -> Result<Headers, Stop> {
-        let passed = self.exec.rooms.rates.pass(limit, h.into(), self.view.now.ns)?;
-        let traffic_class = marked(packet, passed, h.into()).traffic_class();
-        Ok(Headers { traffic_class, ..*h })
-    }
+/// Has a packet pass its limit. Returns its headers, which may have another DSCP then.
+///
+/// # Errors
+/// It does not pass, or has to wait.
+#[cold]
+pub(super) fn pass(
+    (rates, view): (&mut Rates, &View),
+    limit: &RateLimit,
+    packet: &mut Packet,
+    h: &Headers,
+) -> Result<Headers, Stop> {
+    let passed = rates.pass(limit, h.into(), view.now.ns)?;
+    let traffic_class = marked(packet, passed, h.into()).traffic_class();
+    Ok(Headers { traffic_class, ..*h })
+}
 
-    /// Drops a packet that does not pass here, or has it wait, or go where it is judged.
-    #[cold]
-    pub(super) fn stop(
-        &mut self,
-        (stop, limit): (Stop, Option<&RateLimit>),
-        packet: Packet,
-        h: &Headers,
-        entered: Entered<'_>,
-    ) {
-        match (stop, limit) {
-            (Stop::Until(ns), Some(limit)) => {
-                let handed = self.handed(packet, entered);
-                let Path { view, exec, .. } = self;
-                let Executor { out, rooms, .. } = exec;
-                wait_for(&mut rooms.rates, (view, out), (limit, ns), handed, h.into());
-            }
-            (Stop::Elsewhere(home, visit), _) => {
-                let handed = self.handed(packet, entered);
-                self.exec.out.ask(home, handed, Judging::of(visit, self.view.worker, h.into()));
-            }
-            _ => self.exec.out.drop(packet, DropReason::RateLimit),
+/// Drops a packet that does not pass here, or has it wait, or go where it is judged.
+#[cold]
+pub(super) fn stop(path: &mut Path, cause: Stop, limit: Option<&RateLimit>, of: Resolved<'_>) {
+    let Resolved { packet, h, entered } = of;
+    let Path { view, exec, .. } = path;
+    let Executor { out, rooms, .. } = exec;
+    match (cause, limit) {
+        (Stop::Until(ns), Some(limit)) => {
+            let handed = handed(&view.reader, packet, entered);
+            wait_for(&mut rooms.rates, (view, out), (limit, ns), handed, h.into());
         }
-    }
-
-    /// There may be other limiters. The worker's own thread alone: a lane has one writer.
-    pub(crate) fn begin_rates(&mut self) {
-        let Path { view, exec, .. } = self;
-        exec.rooms.rates.begin_epoch(&view.topology.rate_rules, view.worker);
-    }
-
-    /// An action of the flow at a place of the flow cache, under its limit.
-    pub(super) fn under(
-        &mut self,
-        place: usize,
-        action: Action,
-        limit: Option<&RateLimit>,
-    ) -> Option<Action> {
-        let Some(limit) = limit else { return Some(action) };
-        let places = self.flows.places();
-        self.exec.rooms.rates.keep((place, places), action, limit).map(Action::Limit)
+        (Stop::Elsewhere(home, visit), _) => {
+            let handed = handed(&view.reader, packet, entered);
+            out.ask(home, handed, Judging::of(visit, view.worker, h.into()));
+        }
+        _ => out.drop(packet, DropReason::RateLimit),
     }
 }

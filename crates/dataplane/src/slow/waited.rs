@@ -47,7 +47,7 @@ impl Slow {
         if ingress == ingress.of_other() {
             path.view.owner = None;
         }
-        match path.limited_by_plan(&packet, &meta) {
+        match limited_by_plan(path, &packet, &meta) {
             Some(slot) => {
                 let limit = Action::Limit(slot);
                 path.exec.apply(&path.view, &limit, (None, None), packet, &meta);
@@ -58,16 +58,14 @@ impl Slow {
     }
 }
 
-impl Path {
-    /// The place of the limit in a packet's plan, if that holds.
-    fn limited_by_plan(&mut self, packet: &Packet, meta: &Meta) -> Option<RateSlot> {
-        let Path { view, flows, exec, .. } = self;
-        let place = meta.place.filter(|_| meta.has_flow)?;
-        let plan = flows.at(place, &meta.key(), |stamp| view.reader.holds(stamp))?;
-        let Action::Limit(slot) = plan.action else { return None };
-        let holds = exec.rooms.judge(&plan.action, &view.reader, packet, meta.summary.fields);
-        matches!(holds, Holds::Yes).then_some(slot)
-    }
+/// The place of the limit in a packet's plan, if that holds.
+fn limited_by_plan(path: &mut Path, packet: &Packet, meta: &Meta) -> Option<RateSlot> {
+    let Path { view, flows, exec, .. } = path;
+    let place = meta.place.filter(|_| meta.has_flow)?;
+    let plan = flows.at(place, &meta.key(), |stamp| view.reader.holds(stamp))?;
+    let Action::Limit(slot) = plan.action else { return None };
+    let holds = exec.rooms.judge(&plan.action, &view.reader, packet, meta.summary.fields);
+    matches!(holds, Holds::Yes).then_some(slot)
 }
 
 /// Packets that go on in one round.

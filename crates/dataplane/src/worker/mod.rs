@@ -468,7 +468,9 @@ impl Worker {
 
     fn begin_epoch(&mut self) {
         self.path.begin_epoch();
-        self.path.begin_rates();
+        // The worker's own thread alone: a lane of a limiter has one writer.
+        let Path { view, exec, .. } = &mut self.path;
+        exec.rooms.rates.begin_epoch(&view.topology.rate_rules, view.worker);
         self.begin_helpers_epoch();
     }
 

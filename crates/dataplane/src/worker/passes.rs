@@ -36,7 +36,8 @@ use crate::crypt::{Opens, Seals};
 use crate::features::is_left_to_worker;
 use crate::features::seal::send_done_seals;
 use crate::model::{Action, Draft, Left, Meta, Metas, is_segments};
-use crate::resolve::{Decision, Verdict};
+use crate::resolve::{Decision, Verdict, resolve_arrival};
+use crate::slow::{apply, ask_for_own, claim, remember};
 
 /// Memory of a thread for its work on a burst.
 #[derive(Default)]
@@ -68,7 +69,7 @@ impl Misses for Leaver {
         if !self.has_left
             && meta.has_flow
             && let Ok(h) = wire::parse_ip(packet.data())
-            && let verdict = path.resolve_arrival(&packet, &h, meta, held)
+            && let verdict = resolve_arrival(&path.view, packet.data(), &h, meta, held)
             && let Verdict {
                 decision: Decision::Go(mut draft),
                 asked,
@@ -84,19 +85,15 @@ impl Misses for Leaver {
             // So a helper has no such plan; the worker may have one of a step, which does not hold meanwhile.
             && !is_for_worker(&draft)
         {
-            path.ask_for_own(wants_own, &h);
-            path.claim(&mut draft);
-            path.exec
-                .out
-                .counters
-                .work
-                .flow_misses
-                .add(u64::from(!draft.action.is_counted_later()));
+            let Path { view, exec, .. } = &mut *path;
+            ask_for_own((view, &mut exec.out), wants_own, &h);
+            claim(view, &mut draft);
+            exec.out.counters.work.flow_misses.add(u64::from(!draft.action.is_counted_later()));
             if !matches!(draft.action, Action::HandOver { .. }) {
                 asked.count(&path.view, &h);
             }
-            path.remember(draft.action, None, asked, meta);
-            return path.carry_out_draft(&draft, packet, &h, meta);
+            remember(path, draft.action, None, asked, meta);
+            return apply(&mut path.exec, &path.view, &draft, (packet, &h), meta);
         }
         self.has_left = true;
         path.leave(packet, meta);

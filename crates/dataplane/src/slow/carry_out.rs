@@ -1,0 +1,154 @@
+//! A verdict on a packet is carried out in steps, each of which looks at one thing:
+//!
+//! | step | packets | action |
+//! | --- | --- | --- |
+//! | [`claim`] | all | the owner of a policy is asked for SAs of the worker's own; SAs without a home get one |
+//! | [`hand_over`] | of an SA of another worker | go there, and nothing else is done with them here |
+//! | [`report`] | all others | count with their policies; limits by volume and errors about paths are reported |
+//! | [`pass`] | under a rate limit | take tokens, and may get another DSCP |
+//! | [`remember_decision`] | of flows | leave a plan |
+//! | [`stop`] | that got no tokens | wait, go where there are some, or are dropped |
+//! | [`Slow::act`] | that did, or have no limit | go on as decided |
+//!
+//! A packet that does not pass leaves a plan all the same: those behind it would all be resolved else.
+
+use outcome::Outcome;
+use wire::Headers;
+
+use super::Slow;
+use super::claim::{ask_for_own, claim_all};
+use super::drafts::{apply, apply_translated, seal_all};
+use super::entered::{Entered, Resolved, handed};
+use super::limited::{pass, stop};
+use super::path_errors::hear_of_path;
+use super::remember::{remember, remember_decision};
+use super::segment_errors::hear_of_segments;
+use crate::burst::Path;
+use crate::crypt::check_volume;
+use crate::features::Executor;
+use crate::features::fragments::gather;
+use crate::features::translate::translate;
+use crate::model::{Action, Translation};
+use crate::resolve::{Decision, Verdict};
+
+impl Slow {
+    /// Carries out a verdict on a packet.
+    pub(super) fn carry_out(
+        &mut self,
+        path: &mut Path,
+        mut verdict: Verdict,
+        mut resolved: Resolved<'_>,
+    ) {
+        claim(path, &mut verdict, resolved.h);
+        if let Some(to) = verdict.decision.handed_to() {
+            return hand_over(path, to, verdict, resolved);
+        }
+        report(path, &verdict, &resolved);
+        let Verdict { decision, asked, limit, is_for_flow, .. } = verdict;
+        let limit = limit.as_deref();
+        let h = resolved.h;
+        let passed = limit.map(|limit| {
+            let Path { view, exec, .. } = &mut *path;
+            pass((&mut exec.rooms.rates, view), limit, &mut resolved.packet, h)
+        });
+        let (marked, refused) = match passed.transpose() {
+            Ok(marked) => (marked, None),
+            Err(cause) => (None, Some(cause)),
+        };
+        let resolved = Resolved { h: marked.as_ref().unwrap_or(h), ..resolved };
+        remember_decision(path, &decision, (asked, is_for_flow), limit, resolved.entered);
+        match refused {
+            Some(cause) => stop(path, cause, limit, resolved),
+            None => self.act(path, decision, resolved, marked.is_some()),
+        }
+    }
+
+    /// Does with a packet as was decided.
+    fn act(
+        &mut self,
+        path: &mut Path,
+        decision: Decision,
+        resolved: Resolved<'_>,
+        is_marked: bool,
+    ) {
+        let Path { view, exec, .. } = &mut *path;
+        match decision {
+            Decision::Go(draft) => {
+                let meta = resolved.meta(is_marked);
+                apply(exec, view, &draft, (resolved.packet, resolved.h), &meta);
+            }
+            Decision::SealAll(seal) => seal_all(exec, view, seal, resolved.packet, resolved.h),
+            Decision::Translate(Translation { draft, found, rewrite }) => {
+                let h = resolved.h.into();
+                let by = (&found, rewrite);
+                if let Some(packet) = translate(&mut exec.out, by, resolved.packet, h) {
+                    apply_translated(exec, view, &draft, packet, h);
+                }
+            }
+            Decision::Hold(key, origin) => {
+                self.hold(path, resolved.packet, resolved.h, origin, key);
+            }
+            Decision::Gather(why) => {
+                let h = resolved.h;
+                let mut handed = handed(&view.reader, resolved.packet, resolved.entered);
+                handed.forget_ports();
+                let Executor { out, rooms, .. } = exec;
+                let (fragments, ends) =
+                    (rooms.fragments.as_deref_mut(), (h.src, h.dst, h.protocol));
+                gather(fragments, (view, out), handed, ends, why);
+            }
+            Decision::Error(cause, reason, origin) => {
+                self.error(path, &resolved.packet, resolved.h, origin, cause);
+                path.exec.out.drop(resolved.packet, reason);
+            }
+            Decision::Drop(reason) => exec.out.drop(resolved.packet, reason),
+            Decision::Consume => exec.out.end(resolved.packet, Outcome::Consumed),
+        }
+    }
+}
+
+/// Asks for SAs of the worker's own, and finds a home for those that have none. It may be another worker, which has
+/// been faster.
+fn claim(path: &mut Path, verdict: &mut Verdict, h: &Headers) {
+    let Path { view, exec, .. } = path;
+    ask_for_own((view, &mut exec.out), verdict.wants_own, h);
+    claim_all(view, &mut verdict.decision);
+}
+
+/// Hands a packet to another worker, with the tokens that it may have got.
+fn hand_over(path: &mut Path, to: usize, verdict: Verdict, resolved: Resolved<'_>) {
+    let Resolved { packet, entered, .. } = resolved;
+    if let Some(judging) = path.exec.rooms.rates.take_judged() {
+        let handed = handed(&path.view.reader, packet, entered);
+        return path.exec.out.hand_judged(to, handed, judging);
+    }
+    let Entered::Arrived(meta, None) = entered else {
+        return path.exec.out.hand(to, handed(&path.view.reader, packet, entered));
+    };
+    if verdict.is_for_flow {
+        // A worker's number is below 256.
+        remember(path, Action::HandOver { to: to as u8 }, None, verdict.asked, meta);
+    }
+    path.exec.out.hand_over(&path.view, to, packet, meta);
+}
+
+/// Counts a packet with the policies that decided about it, and tells owners what they have to know.
+fn report(path: &mut Path, verdict: &Verdict, resolved: &Resolved<'_>) {
+    let Path { view, exec, .. } = path;
+    let Executor { out, rooms, .. } = exec;
+    if !rooms.rates.has_waited() {
+        verdict.asked.count(view, resolved.h);
+    }
+    if let Some(sa) = verdict.at_limit.and_then(|sa| view.reader.sa(sa)) {
+        out.reports.volume(sa.config.id(), check_volume(sa));
+    }
+    if let Some(quote) = verdict.too_big {
+        hear_of_path(view, out, quote);
+    }
+    // What policy does not let in is not listened to.
+    if let Some(came) = verdict.segment_error
+        && matches!(verdict.decision, Decision::Go(_))
+    {
+        hear_of_segments(view, out, resolved.packet.data(), resolved.h, came);
+    }
+}
