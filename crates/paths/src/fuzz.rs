@@ -1,0 +1,50 @@
+//! Entry points of the fuzzers: bytes of the network in any order, which must end in a count each.
+
+use core::net::SocketAddr;
+
+use crate::stamp::{Key, Timestamp};
+use crate::{Asked, Bounds, Kind, Limits, Plan, Prober, Reflector, Stay};
+
+/// A reflector and a session get packets cut out of `bytes`: the first byte of each says its length and to whom.
+///
+/// # Panics
+/// If a packet is not counted, or a reflection is not as long as its probe.
+pub fn packets(bytes: &[u8]) {
+    let keys = || Key::new(&[7; 32]).into_iter().collect::<Vec<_>>();
+    let limits = Limits { per_second: 1000, sessions: 4 };
+    let mut reflectors = [Reflector::new(Vec::new(), limits), Reflector::new(keys(), limits)];
+    let bounds = Bounds { loss_ppm: 1000, delay_ns: Some(1000), jitter_ns: None };
+    let (interval_ns, timeout_ns, hold_ns) = (50, 200, 1000);
+    let plan = Plan { interval_ns, timeout_ns, misses: 3, window: 8, bounds, hold_ns };
+    let kinds = [
+        Kind::Stamp { ssid: 5, key: None },
+        Kind::Stamp { ssid: 5, key: keys().pop() },
+        Kind::Echo,
+    ];
+    let mut probers = kinds.map(|kind| Prober::new(kind, plan, u32::MAX, 0));
+    let from = SocketAddr::from(([192, 0, 2, 1], 49152));
+    let (mut left, mut now_ns, mut out) = (bytes, 0u64, [0; 512]);
+    while let [head, rest @ ..] = left {
+        let (packet, behind) = rest.split_at(rest.len().min(usize::from(*head)));
+        left = behind;
+        now_ns += u64::from(*head);
+        let stay = Stay { now_ns, received: Timestamp(now_ns), sent: Timestamp(now_ns) };
+        for reflector in &mut reflectors {
+            let before = reflector.reflections();
+            let asked = Asked { from, ttl: *head, class: *head };
+            let done = reflector.reflect(packet, asked, stay, &mut out);
+            assert!(done.is_none_or(|(len, _)| len == packet.len()));
+            assert_ne!(before, reflector.reflections());
+        }
+        for prober in &mut probers {
+            if prober.is_due(now_ns) {
+                prober.send(now_ns, Timestamp(0), u16::from(*head), &mut out);
+            }
+            let before = (prober.counts(), prober.refusals());
+            prober.receive(now_ns, packet);
+            assert_ne!(before, (prober.counts(), prober.refusals()));
+            prober.tick(now_ns);
+            assert!(prober.due_ns() > now_ns);
+        }
+    }
+}

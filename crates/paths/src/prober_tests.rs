@@ -1,0 +1,311 @@
+//! A session against reflectors that are honest, far, silent, or lie.
+
+use core::net::SocketAddr;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::reflector::{Asked, Limits, Reflector, Stay};
+
+const MS: u64 = 1_000_000;
+const INTERVAL_NS: u64 = 50 * MS;
+
+const PLAN: Plan = Plan {
+    interval_ns: INTERVAL_NS,
+    timeout_ns: 1000 * MS,
+    misses: 5,
+    window: 100,
+    bounds: Bounds { loss_ppm: 20_000, delay_ns: Some(100 * MS), jitter_ns: Some(50 * MS) },
+    hold_ns: 2000 * MS,
+};
+
+fn stamp() -> Kind {
+    Kind::Stamp { ssid: 9, key: None }
+}
+
+fn prober() -> Prober {
+    Prober::new(stamp(), PLAN, 1000, 0)
+}
+
+/// What a reflector makes of a probe that it keeps for a while by its clock.
+fn reflection(probe: &[u8], received_ns: u64, sent_ns: u64) -> Vec<u8> {
+    let mut reflector = Reflector::new(Vec::new(), Limits { per_second: 1000, sessions: 0 });
+    let asked = Asked { from: SocketAddr::from(([192, 0, 2, 1], 5)), ttl: 64, class: 0 };
+    let (received, sent) = (Timestamp::of_unix_ns(received_ns), Timestamp::of_unix_ns(sent_ns));
+    let mut out = [0; 128];
+    let stay = Stay { now_ns: 0, received, sent };
+    let (len, _) = reflector.reflect(probe, asked, stay, &mut out).expect("a reflection");
+    out[..len].to_vec()
+}
+
+/// Sends a probe, and returns it.
+fn sent(prober: &mut Prober, now_ns: u64) -> Vec<u8> {
+    let mut out = [0; 128];
+    let (_, len) =
+        prober.send(now_ns, Timestamp::of_unix_ns(now_ns), 0xabcd, &mut out).expect("one");
+    out[..len].to_vec()
+}
+
+#[test]
+fn delay_is_the_round_trip_less_the_stay() {
+    let mut prober = prober();
+    let probe = sent(&mut prober, 0);
+    // The reflector's clock is a year ahead.
+    let year = 31_536_000_000 * MS;
+    let reply = reflection(&probe, year, year + 3 * MS);
+    match prober.receive(10 * MS, &reply) {
+        Reply::Answer(delay_ns) => assert!(delay_ns.abs_diff(7 * MS) <= 1, "{delay_ns}"),
+        Reply::Refused => panic!("refused"),
+    }
+    assert_eq!((prober.counts(), prober.refusals()), ((1, 1), Refusals::default()));
+}
+
+#[test]
+fn a_clock_that_goes_backwards_is_counted() {
+    let mut prober = prober();
+    let reply = reflection(&sent(&mut prober, 0), 500 * MS, 499 * MS);
+    assert_eq!(prober.receive(10 * MS, &reply), Reply::Answer(10 * MS));
+    assert_eq!(prober.refusals().reflector_clock, 1);
+}
+
+#[test]
+fn a_negative_delay_is_counted() {
+    let mut prober = prober();
+    let reply = reflection(&sent(&mut prober, 0), 0, 11 * MS);
+    assert_eq!(prober.receive(10 * MS, &reply), Reply::Answer(10 * MS));
+    assert_eq!(prober.refusals().negative_delay, 1);
+}
+
+#[test]
+fn a_reply_before_its_probe_is_counted() {
+    let mut prober = prober();
+    let reply = reflection(&sent(&mut prober, 10), 0, 0);
+    assert_eq!(prober.receive(9, &reply), Reply::Answer(0));
+    assert_eq!(prober.refusals().own_clock, 1);
+}
+
+#[test]
+fn a_replay_is_counted() {
+    let mut prober = prober();
+    let reply = reflection(&sent(&mut prober, 0), 0, 0);
+    assert_eq!(prober.receive(MS, &reply), Reply::Answer(MS));
+    assert_eq!(prober.receive(2 * MS, &reply), Reply::Refused);
+    assert_eq!((prober.refusals().duplicate, prober.counts()), (1, (1, 1)));
+}
+
+#[test]
+fn a_reflection_of_what_was_never_sent_is_counted() {
+    let mut prober = prober();
+    let probe = sent(&mut prober, 0);
+    let mut other_number = probe.clone();
+    other_number[3] += 1;
+    let mut behind = probe.clone();
+    behind[3] -= 1;
+    let mut other_time = probe.clone();
+    other_time[11] ^= 1;
+    let mut other_session = probe.clone();
+    other_session[15] ^= 1;
+    for forged in [other_number, behind, other_time, other_session] {
+        assert_eq!(prober.receive(MS, &reflection(&forged, 0, 0)), Reply::Refused);
+    }
+    assert_eq!((prober.refusals().unsent, prober.counts()), (4, (1, 0)));
+    assert_eq!(prober.receive(MS, &probe[..43]), Reply::Refused);
+    assert_eq!(prober.refusals().malformed, 1);
+}
+
+#[test]
+fn a_reflector_without_sessions_is_believed() {
+    let mut prober = prober();
+    let mut probe = sent(&mut prober, 0);
+    probe[14..16].fill(0);
+    assert_eq!(prober.receive(MS, &reflection(&probe, 0, 0)), Reply::Answer(MS));
+}
+
+#[test]
+fn a_late_reply_is_counted_and_its_probe_stays_lost() {
+    let mut prober = prober();
+    let probe = sent(&mut prober, 0);
+    prober.tick(PLAN.timeout_ns);
+    assert_eq!(prober.quality().lost, 1);
+    assert_eq!(prober.receive(PLAN.timeout_ns, &reflection(&probe, 0, 0)), Reply::Refused);
+    // And one whose place was taken since.
+    (1..=200).for_each(|turn| drop(sent(&mut prober, PLAN.timeout_ns + turn)));
+    assert_eq!(prober.receive(PLAN.timeout_ns, &reflection(&probe, 0, 0)), Reply::Refused);
+    assert_eq!((prober.refusals().late, prober.counts().1), (2, 0));
+}
+
+#[test]
+fn a_key_is_wanted_in_replies() {
+    let key = Key::new(&[7; 32]).expect("a key");
+    let kind = Kind::Stamp { ssid: 9, key: Some(key.clone()) };
+    let mut prober = Prober::new(kind, PLAN, 0, 0);
+    let probe = sent(&mut prober, 0);
+    let mut reflector = Reflector::new(vec![key], Limits { per_second: 10, sessions: 0 });
+    let asked = Asked { from: SocketAddr::from(([192, 0, 2, 1], 5)), ttl: 64, class: 0 };
+    let stay = Stay { now_ns: 0, received: Timestamp(0), sent: Timestamp(0) };
+    let mut out = [0; 112];
+    reflector.reflect(&probe, asked, stay, &mut out).expect("a reflection");
+    let mut forged = out;
+    forged[40] ^= 1;
+    assert_eq!(prober.receive(MS, &forged), Reply::Refused);
+    assert_eq!(prober.receive(MS, &out), Reply::Answer(MS));
+    assert_eq!(prober.refusals().unauthentic, 1);
+}
+
+#[test]
+fn echoes_come_back_as_they_went() {
+    let mut prober = Prober::new(Kind::Echo, PLAN, u32::MAX, 0);
+    for turn in 0..3 {
+        let probe = sent(&mut prober, turn * INTERVAL_NS);
+        assert_eq!(prober.receive(turn * INTERVAL_NS + MS, &probe), Reply::Answer(MS));
+    }
+    assert_eq!(prober.receive(0, &[0; 36]), Reply::Refused);
+    assert_eq!(prober.refusals().malformed, 1);
+}
+
+#[test]
+fn who_comes_late_does_not_send_what_was_missed() {
+    let mut prober = prober();
+    sent(&mut prober, 0);
+    assert_eq!(prober.due_ns(), INTERVAL_NS);
+    sent(&mut prober, 51 * MS);
+    assert_eq!(prober.due_ns(), 100 * MS);
+    sent(&mut prober, 500 * MS);
+    assert_eq!(prober.due_ns(), 550 * MS);
+}
+
+/// A history: of each probe its delay, or that it is lost. Returns changes of the state with their times.
+fn lived(prober: &mut Prober, outcomes: &[Option<u64>]) -> Vec<(u64, State)> {
+    let mut replies: Vec<(u64, Vec<u8>)> = Vec::new();
+    let (mut changes, mut now_ns, mut next) = (Vec::new(), 0, 0);
+    while next < outcomes.len() {
+        let first = replies.iter().map(|(at_ns, _)| *at_ns).min();
+        now_ns = first.into_iter().fold(prober.due_ns(), u64::min).max(now_ns);
+        while let Some(at) = replies.iter().position(|(at_ns, _)| *at_ns <= now_ns) {
+            let (_, reply) = replies.swap_remove(at);
+            prober.receive(now_ns, &reply);
+        }
+        if prober.is_due(now_ns) {
+            let probe = sent(prober, now_ns);
+            if let Some(delay_ns) = outcomes.get(next).copied().flatten() {
+                replies.push((now_ns + delay_ns, reflection(&probe, 0, 0)));
+            }
+            next += 1;
+        }
+        changes.extend(prober.tick(now_ns).map(|told| (now_ns, told.to)));
+    }
+    changes
+}
+
+#[test]
+fn a_path_that_falls_silent_is_dead_within_300_ms() {
+    // It dies right after a probe was answered, or right after one was sent.
+    for delay_ms in [1, 10, 24] {
+        let mut outcomes = vec![Some(delay_ms * MS); 100];
+        let died_ns = 99 * INTERVAL_NS + delay_ms * MS;
+        outcomes.extend([None; 20]);
+        let changes = lived(&mut prober(), &outcomes);
+        assert_eq!(changes[0].1, State::Good);
+        assert_eq!(changes[1].1, State::Dead);
+        let noticed_ns = changes[1].0 - died_ns;
+        assert!(noticed_ns <= 300 * MS, "{} ms", noticed_ns / MS);
+    }
+}
+
+#[test]
+fn a_far_path_is_not_dead() {
+    let changes = lived(&mut prober(), &[Some(700 * MS); 100]);
+    // Beyond twice its bound, that is all.
+    assert_eq!(changes.iter().map(|change| change.1).collect::<Vec<_>>(), [State::Bad]);
+}
+
+#[test]
+fn five_in_a_hundred_are_seen() {
+    let mut prober = prober();
+    let outcomes: Vec<_> = (0..400).map(|at| (at % 20 != 7).then_some(MS)).collect();
+    let changes = lived(&mut prober, &outcomes);
+    assert_eq!(prober.quality().loss_ppm(), 50_000);
+    assert_eq!(prober.state(), State::Bad);
+    assert_eq!(changes[0].1, State::Good);
+}
+
+#[test]
+fn a_dead_path_comes_back_slowly() {
+    let mut outcomes = vec![Some(MS); 100];
+    outcomes.extend([None; 40]);
+    outcomes.extend([Some(MS); 400]);
+    let changes = lived(&mut prober(), &outcomes);
+    let states: Vec<_> = changes.iter().map(|change| change.1).collect();
+    assert_eq!(states, [State::Good, State::Dead, State::Bad, State::Degraded, State::Good]);
+    for pair in changes[2..].windows(2) {
+        assert!(pair[1].0 - pair[0].0 >= PLAN.hold_ns);
+    }
+}
+
+/// Delays of a good path, and one that is lost now and then.
+fn history() -> impl Strategy<Value = Vec<Option<u64>>> {
+    let outcome = prop_oneof![
+        6 => (1u64..40).prop_map(|ms| Some(ms * MS)),
+        2 => (40u64..400).prop_map(|ms| Some(ms * MS)),
+        1 => Just(None),
+    ];
+    prop::collection::vec(outcome, 20..300)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn one_spike_is_no_flap(
+        delays in prop::collection::vec(1u64..40, 60..200),
+        at in 20usize..60,
+        spike in prop_oneof![Just(None), (40u64..900).prop_map(|ms| Some(ms * MS))],
+    ) {
+        let mut outcomes: Vec<_> = delays.iter().map(|ms| Some(ms * MS)).collect();
+        outcomes[at] = spike;
+        let changes = lived(&mut prober(), &outcomes);
+        prop_assert_eq!(changes.iter().map(|change| change.1).collect::<Vec<_>>(), [State::Good]);
+    }
+
+    #[test]
+    fn every_step_up_was_held_for(outcomes in history()) {
+        let mut last = (0, State::Untried);
+        for change in lived(&mut prober(), &outcomes) {
+            let from = last.1;
+            if change.1 < from && !matches!(from, State::Dead | State::Untried) {
+                prop_assert!(change.0 - last.0 >= PLAN.hold_ns, "{last:?} to {change:?}");
+            }
+            // A dead path is bad first, and no path becomes untried again.
+            prop_assert!(from != State::Dead || change.1 == State::Bad);
+            prop_assert_ne!(change.1, State::Untried);
+            last = change;
+        }
+    }
+
+    #[test]
+    fn probes_are_answered_or_lost_once(outcomes in history()) {
+        let plan = Plan { window: 512, ..PLAN };
+        let mut prober = Prober::new(stamp(), plan, u32::MAX - 50, 0);
+        lived(&mut prober, &outcomes);
+        let (sent, answered) = prober.counts();
+        prober.tick(u64::MAX);
+        let quality = prober.quality();
+        prop_assert_eq!(u64::from(quality.probes), sent);
+        prop_assert_eq!(u64::from(quality.lost), sent - answered);
+        prop_assert_eq!(prober.refusals().late + prober.refusals().unsent, 0);
+    }
+
+    #[test]
+    fn it_is_never_due_in_the_past(outcomes in history()) {
+        let mut prober = prober();
+        let mut now_ns = 0;
+        for _ in &outcomes {
+            now_ns = prober.due_ns().max(now_ns);
+            if prober.is_due(now_ns) {
+                sent(&mut prober, now_ns);
+            }
+            prober.tick(now_ns);
+            prop_assert!(prober.due_ns() > now_ns);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Session-Reflector: sends probes of others back (RFC 8762 §4.3).
+
+use core::net::SocketAddr;
+use std::collections::HashMap;
+
+use crate::stamp::tlv::{self, Class, Numbers};
+use crate::stamp::{ErrorEstimate, Key, Layout, Malformed, Reflection, TestPacket, Timestamp};
+
+/// Time in which a session without probes makes room for another one (RFC 8762 §4.3: REFWAIT of RFC 5357, 900 s).
+const REFWAIT_NS: u64 = 900_000_000_000;
+
+/// Bounds of a reflector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Reflections a second, and as many at once after a second without any.
+    pub per_second: u32,
+    /// Sessions that it counts for; 0 for a stateless one. Beyond that reflections have the numbers of their probes.
+    pub sessions: usize,
+}
+
+/// Reflector of this host.
+#[derive(Debug)]
+pub struct Reflector {
+    /// Keys that probes may have. Without any, probes have none.
+    keys: Vec<Key>,
+    limits: Limits,
+    counts: HashMap<(SocketAddr, u16), Count>,
+    tokens_ns: u64,
+    filled_ns: u64,
+    reflections: Reflections,
+}
+
+/// Count of a session, of a stateful reflector.
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    next: u32,
+    last_ns: u64,
+}
+
+/// How a probe came.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// Sender of the probe.
+    pub from: SocketAddr,
+    /// TTL or hop limit with which it came.
+    pub ttl: u8,
+    /// Traffic class with which it came: DSCP and ECN.
+    pub class: u8,
+}
+
+/// Times of a probe's stay.
+#[derive(Clone, Copy, Debug)]
+pub struct Stay {
+    /// Nanoseconds of a monotonic clock.
+    pub now_ns: u64,
+    /// Wall clock when the probe came.
+    pub received: Timestamp,
+    /// Wall clock when the reflection goes.
+    pub sent: Timestamp,
+}
+
+/// Counts of a reflector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reflections {
+    /// Probes that were sent back.
+    pub reflected: u64,
+    /// Probes shorter than packets of the mode, or with an error estimate of nothing.
+    pub malformed: u64,
+    /// Probes with the HMAC of no key.
+    pub unauthentic: u64,
+    /// Probes beyond the limit of a second.
+    pub limited: u64,
+    /// Probes sent back whose extensions had a wrong HMAC, or none.
+    pub bad_extensions: u64,
+    /// Probes sent back without a count of their own, as all places were taken.
+    pub uncounted: u64,
+}
+
+impl Reflector {
+    /// A reflector for probes with one of these keys, or without keys if there are none.
+    pub fn new(keys: Vec<Key>, limits: Limits) -> Reflector {
+        let counts = HashMap::with_capacity(limits.sessions);
+        let reflections = Reflections::default();
+        Reflector { keys, limits, counts, tokens_ns: SECOND_NS, filled_ns: 0, reflections }
+    }
+
+    /// The counts so far.
+    pub const fn reflections(&self) -> Reflections {
+        self.reflections
+    }
+
+    /// Writes the reflection of a probe, as long as the probe. Returns its length in bytes, and its DSCP; `None` if
+    /// there is none, which is counted. Allocates nothing.
+    pub fn reflect(
+        &mut self,
+        probe: &[u8],
+        asked: Asked,
+        stay: Stay,
+        out: &mut [u8],
+    ) -> Option<(usize, u8)> {
+        let (key, packet) = match self.parse(probe) {
+            Ok(parsed) => parsed,
+            Err(Malformed::Hmac) => {
+                self.reflections.unauthentic += 1;
+                return None;
+            }
+            Err(Malformed::Short | Malformed::Estimate) => {
+                self.reflections.malformed += 1;
+                return None;
+            }
+        };
+        if !self.take_token(stay.now_ns) {
+            self.reflections.limited += 1;
+            return None;
+        }
+        let seq = self.number(asked.from, &packet, stay.now_ns);
+        let key = key.and_then(|at| self.keys.get(at));
+        let reflection = Reflection {
+            seq,
+            time: stay.sent,
+            error: ErrorEstimate::UNSYNCHRONISED,
+            ssid: packet.ssid,
+            received: stay.received,
+            sender: TestPacket { ssid: 0, ..packet },
+            sender_ttl: asked.ttl,
+        };
+        let mut class = Class { came: asked.class, goes: asked.class >> 2 };
+        let out = out.get_mut(..probe.len())?;
+        let base = reflection.emit(key, out).ok()?;
+        let (tail, came) = (out.get_mut(base..)?, probe.get(base..)?);
+        tail.copy_from_slice(came);
+        let numbers = Numbers { asked: packet.seq, answer: seq };
+        if !tlv::reflect(key, numbers, tail, &mut class) {
+            self.reflections.bad_extensions += 1;
+        }
+        self.reflections.reflected += 1;
+        Some((probe.len(), class.goes))
+    }
+
+    /// The test packet, and the place of its key.
+    fn parse(&self, probe: &[u8]) -> Result<(Option<usize>, TestPacket), Malformed> {
+        if self.keys.is_empty() {
+            return Ok((None, TestPacket::parse(None, probe)?));
+        }
+        if probe.len() < Layout::KEYED.len {
+            return Err(Malformed::Short);
+        }
+        for (at, key) in self.keys.iter().enumerate() {
+            match TestPacket::parse(Some(key), probe) {
+                Err(Malformed::Hmac) => {}
+                parsed => return Ok((Some(at), parsed?)),
+            }
+        }
+        Err(Malformed::Hmac)
+    }
+
+    /// True if there is a reflection left in this second.
+    fn take_token(&mut self, now_ns: u64) -> bool {
+        let since_ns = now_ns.saturating_sub(self.filled_ns);
+        self.filled_ns = now_ns.max(self.filled_ns);
+        self.tokens_ns = self.tokens_ns.saturating_add(since_ns).min(SECOND_NS);
+        let Some(price_ns) = SECOND_NS.checked_div(self.limits.per_second.into()) else {
+            return false;
+        };
+        match self.tokens_ns.checked_sub(price_ns) {
+            Some(left_ns) => {
+                self.tokens_ns = left_ns;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Number of a reflection: one more for each of a session, or the probe's.
+    fn number(&mut self, from: SocketAddr, packet: &TestPacket, now_ns: u64) -> u32 {
+        if self.limits.sessions == 0 {
+            return packet.seq;
+        }
+        let session = (from, packet.ssid);
+        if let Some(count) = self.counts.get_mut(&session) {
+            let is_over = now_ns.saturating_sub(count.last_ns) > REFWAIT_NS;
+            let seq = if is_over { 0 } else { count.next };
+            *count = Count { next: seq.wrapping_add(1), last_ns: now_ns };
+            return seq;
+        }
+        if self.counts.len() >= self.limits.sessions {
+            self.counts.retain(|_, count| now_ns.saturating_sub(count.last_ns) <= REFWAIT_NS);
+        }
+        if self.counts.len() >= self.limits.sessions {
+            self.reflections.uncounted += 1;
+            return packet.seq;
+        }
+        self.counts.insert(session, Count { next: 1, last_ns: now_ns });
+        0
+    }
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { per_second: 1000, sessions: 0 };
+    const TIME: Timestamp = Timestamp(77);
+
+    fn asked(port: u16) -> Asked {
+        let from = SocketAddr::from(([192, 0, 2, 1], port));
+        Asked { from, ttl: 61, class: 46 << 2 | 1 }
+    }
+
+    fn stay(now_ns: u64) -> Stay {
+        Stay { now_ns, received: Timestamp(100), sent: Timestamp(200) }
+    }
+
+    fn probe(seq: u32, key: Option<&Key>) -> Vec<u8> {
+        let error = ErrorEstimate(0x0101);
+        let mut out = [0; 112];
+        let len = TestPacket { seq, time: TIME, error, ssid: 9 }.emit(key, &mut out);
+        out[..len.expect("room")].to_vec()
+    }
+
+    fn reflected(
+        reflector: &mut Reflector,
+        probe: &[u8],
+        port: u16,
+        now_ns: u64,
+    ) -> Option<Vec<u8>> {
+        let mut out = [0xff; 256];
+        let (len, dscp) = reflector.reflect(probe, asked(port), stay(now_ns), &mut out)?;
+        assert_eq!(dscp, 46);
+        Some(out[..len].to_vec())
+    }
+
+    #[test]
+    fn a_stateless_one_repeats_the_number() {
+        let mut reflector = Reflector::new(Vec::new(), LIMITS);
+        let out = reflected(&mut reflector, &probe(41, None), 1, 0).expect("a reflection");
+        let seen = Reflection::parse(None, &out).expect("whole");
+        assert_eq!((seen.seq, seen.ssid, seen.sender_ttl), (41, 9, 61));
+        assert_eq!((seen.received, seen.time), (Timestamp(100), Timestamp(200)));
+        assert_eq!((seen.sender.seq, seen.sender.time), (41, TIME));
+        assert_eq!(seen.sender.error, ErrorEstimate(0x0101));
+    }
+
+    #[test]
+    fn a_stateful_one_counts_for_each_session() {
+        let limits = Limits { sessions: 2, ..LIMITS };
+        let mut reflector = Reflector::new(Vec::new(), limits);
+        let mut number = |port, at_ns| {
+            let out = reflected(&mut reflector, &probe(500, None), port, at_ns).expect("one");
+            Reflection::parse(None, &out).expect("whole").seq
+        };
+        assert_eq!([number(1, 0), number(1, 0), number(2, 0), number(1, 0)], [0, 1, 0, 2]);
+        // All places are taken: the number is the probe's.
+        assert_eq!(number(3, 0), 500);
+        // And free again once nothing has come for long enough.
+        assert_eq!([number(1, REFWAIT_NS), number(3, REFWAIT_NS + 1)], [3, 0]);
+        assert_eq!(number(1, 3 * REFWAIT_NS), 0);
+        assert_eq!(reflector.reflections().uncounted, 1);
+        assert_eq!(reflector.reflections().reflected, 8);
+    }
+
+    #[test]
+    fn keys_are_wanted_once_there_are_some() {
+        let keys: Vec<_> = [7, 8, 9].map(|b| Key::new(&[b; 32]).expect("a key")).into();
+        let mut reflector = Reflector::new(keys[..2].to_vec(), LIMITS);
+        for key in &keys[..2] {
+            let out = reflected(&mut reflector, &probe(1, Some(key)), 1, 0).expect("one");
+            assert_eq!(Reflection::parse(Some(key), &out).expect("whole").seq, 1);
+        }
+        assert_eq!(reflected(&mut reflector, &probe(1, Some(&keys[2])), 1, 0), None);
+        assert_eq!(reflected(&mut reflector, &probe(1, None), 1, 0), None);
+        let seen = reflector.reflections();
+        assert_eq!((seen.reflected, seen.unauthentic, seen.malformed), (2, 1, 1));
+    }
+
+    #[test]
+    fn no_more_a_second_than_allowed() {
+        let mut reflector = Reflector::new(Vec::new(), Limits { per_second: 3, sessions: 0 });
+        let mut at = |now_ns| reflected(&mut reflector, &probe(1, None), 1, now_ns).is_some();
+        assert_eq!([at(0), at(0), at(0), at(0)], [true, true, true, false]);
+        assert_eq!([at(SECOND_NS / 3), at(SECOND_NS / 3)], [true, false]);
+        // A clock that goes back gives nothing.
+        assert!(!at(0));
+        assert_eq!(reflector.reflections().limited, 3);
+        let mut none = Reflector::new(Vec::new(), Limits { per_second: 0, sessions: 0 });
+        assert_eq!(reflected(&mut none, &probe(1, None), 1, 0), None);
+    }
+
+    #[test]
+    fn the_reflection_is_as_long_as_the_probe_and_marks_extensions() {
+        let mut reflector = Reflector::new(Vec::new(), LIMITS);
+        let long = [probe(1, None), vec![0xc0, 222, 0, 2, 5, 5], vec![0; 3]].concat();
+        let out = reflected(&mut reflector, &long, 1, 0).expect("one");
+        assert_eq!(out[44..], [tlv::UNRECOGNIZED, 222, 0, 2, 5, 5, 0, 0, 0]);
+        let key = Key::new(&[7; 32]).expect("a key");
+        let mut keyed = Reflector::new(vec![key.clone()], LIMITS);
+        let long = [probe(1, Some(&key)), vec![0xc0, 222, 0, 2, 5, 5]].concat();
+        let out = reflected(&mut keyed, &long, 1, 0).expect("one");
+        assert_eq!(out[112], tlv::INTEGRITY);
+        assert_eq!(keyed.reflections().bad_extensions, 1);
+        assert_eq!(reflected(&mut reflector, &[0; 43], 1, 0), None);
+        assert_eq!(reflector.reflections().malformed, 1);
+    }
+}

@@ -1,0 +1,232 @@
+//! Extensions behind a packet (RFC 8972 §4): type, length, value.
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +-+-+-+-+-+-+-+-+---------------+-------------------------------+
+//! |U|M|I|R|R|R|R|R|     Type      |            Length             |
+//! +-+-+-+-+-+-+-+-+---------------+-------------------------------+
+//! |                            Value ...
+//! ```
+//!
+//! A reflector sends back what came, so that both directions have packets of one length. U marks a type that it does not
+//! know, M one whose length is wrong, I all extensions if their HMAC is wrong.
+
+use super::key::{HMAC_LEN, Key};
+
+/// Length of flags, type and length, in bytes.
+pub const HEADER_LEN: usize = 4;
+
+/// Flag of a type that the reflector does not know.
+pub const UNRECOGNIZED: u8 = 0x80;
+/// Flag of a length that is wrong.
+pub const MALFORMED: u8 = 0x40;
+/// Flag of extensions whose HMAC is wrong, or missing where there is a key.
+pub const INTEGRITY: u8 = 0x20;
+
+/// Types that reflections know.
+pub mod kind {
+    /// Bytes that mean nothing (§4.1).
+    pub const EXTRA_PADDING: u8 = 1;
+    /// DSCP that came, and with which it shall go back (§4.4).
+    pub const CLASS_OF_SERVICE: u8 = 4;
+    /// HMAC of the extensions in front of it (§4.8).
+    pub const HMAC: u8 = 8;
+}
+
+/// What a reflector tells in extensions, and what it is asked by them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// Traffic class with which the test packet came: DSCP and ECN.
+    pub came: u8,
+    /// DSCP with which the reflection goes back.
+    pub goes: u8,
+}
+
+/// Numbers of a test packet and its reflection, which the HMAC of extensions covers.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    /// Number of the test packet.
+    pub asked: u32,
+    /// Number of the reflection.
+    pub answer: u32,
+}
+
+/// An extension, and the rest behind it.
+struct Tlv<'b> {
+    kind: u8,
+    value: &'b [u8],
+    /// Header and value.
+    len: usize,
+}
+
+/// The extension that some bytes begin with. `None` if its length leads beyond their end, or there is no header.
+fn first(bytes: &[u8]) -> Option<Tlv<'_>> {
+    let ([_, kind, high, low], rest) = bytes.split_first_chunk::<HEADER_LEN>()?;
+    let len = usize::from(u16::from_be_bytes([*high, *low]));
+    Some(Tlv { kind: *kind, value: rest.get(..len)?, len: HEADER_LEN + len })
+}
+
+/// Writes the extensions of a reflection over those of its test packet, of which `tail` has a copy. Returns false if the
+/// key's HMAC of them is wrong or missing: then they are marked, and none was obeyed.
+pub fn reflect(key: Option<&Key>, numbers: Numbers, tail: &mut [u8], class: &mut Class) -> bool {
+    if tail.len() < HEADER_LEN {
+        // No extension fits: padding of senders that know none.
+        return true;
+    }
+    let signed = match key {
+        None => true,
+        Some(key) => signature(tail).is_some_and(|(covered, hmac)| {
+            key.verifies(&[&numbers.asked.to_be_bytes(), covered], hmac)
+        }),
+    };
+    let mut at = 0;
+    while let Some(here) = tail.get_mut(at..).filter(|here| here.len() >= HEADER_LEN) {
+        let Some(Tlv { kind, value, len }) = first(here) else {
+            // Nobody knows where the next one begins.
+            mark(here, MALFORMED);
+            break;
+        };
+        let is_whole = match kind {
+            kind::CLASS_OF_SERVICE => value.len() == 4,
+            kind::HMAC => value.len() == HMAC_LEN,
+            _ => true,
+        };
+        let flags = match kind {
+            _ if !signed => INTEGRITY,
+            _ if !is_whole => MALFORMED,
+            kind::EXTRA_PADDING | kind::HMAC | kind::CLASS_OF_SERVICE => 0,
+            _ => UNRECOGNIZED,
+        };
+        mark(here, flags);
+        if flags == 0 && kind == kind::CLASS_OF_SERVICE {
+            tell_class(here, class);
+        }
+        if flags == 0 && kind == kind::HMAC && key.is_some() {
+            break;
+        }
+        at += len;
+    }
+    if let Some(key) = key.filter(|_| signed)
+        && let Some((covered, _)) = signature(tail)
+    {
+        let hmac = key.sign(&[&numbers.answer.to_be_bytes(), covered]);
+        let at = covered.len() + HEADER_LEN;
+        if let Some(to) = tail.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+            *to = hmac;
+        }
+    }
+    signed
+}
+
+/// The extensions that an HMAC covers, and the HMAC. It is the last extension, but for padding.
+fn signature(tail: &[u8]) -> Option<(&[u8], &[u8; HMAC_LEN])> {
+    let mut at = 0;
+    while let Some(tlv) = first(tail.get(at..)?) {
+        if tlv.kind == kind::HMAC {
+            return Some((tail.get(..at)?, tlv.value.try_into().ok()?));
+        }
+        at += tlv.len;
+    }
+    None
+}
+
+/// Sets the flags of an extension: a sender's own say nothing (§4).
+fn mark(tlv: &mut [u8], flags: u8) {
+    if let Some(first) = tlv.first_mut() {
+        *first = flags;
+    }
+}
+
+/// Fills in the class of service: DSCP1 is the sender's wish, DSCP2 and ECN what came, RP how the wish fared (§4.4).
+fn tell_class(tlv: &mut [u8], class: &mut Class) {
+    let Some([wish, told, ..]) = tlv.get_mut(HEADER_LEN..) else { return };
+    // 6 bits of DSCP1, 6 of DSCP2, 2 of ECN, 2 of RP: the wish is granted.
+    class.goes = *wish >> 2;
+    let (dscp, ecn) = (class.came >> 2, class.came & 3);
+    *wish = *wish & 0xfc | dscp >> 4;
+    *told = dscp << 4 | ecn << 2;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NUMBERS: Numbers = Numbers { asked: 5, answer: 9 };
+
+    fn tlv(kind: u8, value: &[u8]) -> Vec<u8> {
+        // As a sender has it: U and M are set, to be cleared by a reflector that knows it.
+        let len = (value.len() as u16).to_be_bytes();
+        [&[UNRECOGNIZED | MALFORMED, kind, len[0], len[1]], value].concat()
+    }
+
+    fn reflected(key: Option<&Key>, mut tail: Vec<u8>) -> (bool, Vec<u8>, Class) {
+        let mut class = Class { came: 46 << 2 | 1, goes: 46 };
+        let signed = reflect(key, NUMBERS, &mut tail, &mut class);
+        (signed, tail, class)
+    }
+
+    #[test]
+    fn what_is_unknown_is_marked() {
+        let tail = [tlv(kind::EXTRA_PADDING, &[1, 2]), tlv(200, &[3]), tlv(201, &[])].concat();
+        let (signed, out, _) = reflected(None, tail.clone());
+        assert!(signed);
+        assert_eq!([out[0], out[6], out[11]], [0, UNRECOGNIZED, UNRECOGNIZED]);
+        assert_eq!([&out[1..6], &out[7..11], &out[12..]], [&tail[1..6], &tail[7..11], &tail[12..]]);
+    }
+
+    #[test]
+    fn the_class_of_service_is_told_and_obeyed() {
+        let (_, out, class) = reflected(None, tlv(kind::CLASS_OF_SERVICE, &[10 << 2, 0, 0, 0]));
+        assert_eq!(class.goes, 10);
+        // DSCP1 10, DSCP2 46, ECN 1, RP 0.
+        let word = u16::from(10u8) << 10 | 46 << 4 | 1 << 2;
+        assert_eq!(out, [&[0, 4, 0, 4], &word.to_be_bytes()[..], &[0, 0]].concat());
+        let (_, out, class) = reflected(None, tlv(kind::CLASS_OF_SERVICE, &[10 << 2, 0]));
+        assert_eq!((out[0], class.goes), (MALFORMED, 46));
+    }
+
+    #[test]
+    fn a_length_beyond_the_end_is_marked_and_nothing_behind_it() {
+        let tail = [tlv(kind::EXTRA_PADDING, &[]), vec![0, 200, 0, 9, 1, 2, 3, 4]].concat();
+        let (_, out, _) = reflected(None, tail.clone());
+        assert_eq!(out[4], MALFORMED);
+        assert_eq!(out[5..], tail[5..]);
+        // Less than a header is padding.
+        assert_eq!(reflected(None, vec![9, 9, 9]).1, [9, 9, 9]);
+    }
+
+    #[test]
+    fn a_key_wants_its_hmac_over_them() {
+        let key = Key::new(&[7; 32]).expect("a key");
+        let covered = tlv(kind::CLASS_OF_SERVICE, &[10 << 2, 0, 0, 0]);
+        let hmac = key.sign(&[&5u32.to_be_bytes(), &covered]);
+        let tail = [covered.clone(), tlv(kind::HMAC, &hmac), tlv(1, &[0; 3])].concat();
+        let (signed, out, class) = reflected(Some(&key), tail.clone());
+        assert!(signed);
+        assert_eq!(class.goes, 10);
+        assert_eq!(out[12..28], key.sign(&[&9u32.to_be_bytes(), &out[..8]]));
+        for at in [1, 5, 14] {
+            let mut other = tail.clone();
+            other[at] ^= 1;
+            let (signed, out, class) = reflected(Some(&key), other);
+            assert!(!signed, "{at}");
+            assert_eq!((out[0], class.goes), (INTEGRITY, 46), "{at}");
+        }
+        let (signed, out, _) = reflected(Some(&key), covered);
+        assert!(!signed);
+        assert_eq!(out[0], INTEGRITY);
+    }
+
+    proptest! {
+        #[test]
+        fn the_length_stays_and_marks_are_all_that_changes(tail in prop::collection::vec(any::<u8>(), 0..80)) {
+            let (_, out, _) = reflected(None, tail.clone());
+            prop_assert_eq!(out.len(), tail.len());
+            let changed = out.iter().zip(&tail).filter(|(a, b)| a != b).count();
+            // A flag each, and two bytes of a class of service.
+            prop_assert!(changed <= 3 * (tail.len() / HEADER_LEN));
+        }
+    }
+}
