@@ -6,7 +6,7 @@
 
 use crate::explain::explain;
 use crate::worker::Worker;
-use crate::worker::asked::{Asked, Merge, Since};
+use crate::worker::asked::{Merge, PendingAnswer, Since};
 
 /// The longest that is waited for: until then a worker with that much to do has had a turn of what was there.
 const IDLE_WAIT_NS: u64 = 2_000_000_000;
@@ -23,20 +23,22 @@ impl Worker {
         for asked in core::mem::take(&mut self.asked) {
             // Nobody waits for it any more: fine.
             let _ = match asked {
-                Asked::Merge(merge) => match self.merge(&merge) {
+                PendingAnswer::Merge(merge) => match self.merge(&merge) {
                     Some(is_home) => merge.done.send(is_home).ok(),
                     None => {
-                        self.asked.push(Asked::Merge(merge));
+                        self.asked.push(PendingAnswer::Merge(merge));
                         continue;
                     }
                 },
-                Asked::Drain(since, done) if self.has_waited(since) => done.send(()).ok(),
-                waits @ Asked::Drain(..) => {
+                PendingAnswer::Drain(since, done) if self.has_waited(since) => done.send(()).ok(),
+                waits @ PendingAnswer::Drain(..) => {
                     self.asked.push(waits);
                     continue;
                 }
-                Asked::CatchUp(done) => done.send(()).ok(),
-                Asked::Explain(probe, answer) => answer.send(explain(&self.path.view, &probe)).ok(),
+                PendingAnswer::CatchUp(done) => done.send(()).ok(),
+                PendingAnswer::Explain(probe, answer) => {
+                    answer.send(explain(&self.path.view, &probe)).ok()
+                }
             };
         }
     }

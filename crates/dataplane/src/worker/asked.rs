@@ -7,7 +7,7 @@ use policy::SaId;
 use crate::model::{Explanation, Probe};
 
 /// A question that waits for its answer.
-pub(super) enum Asked {
+pub(super) enum PendingAnswer {
     /// A window to be merged: [`Command::MergeWindow`](crate::Command::MergeWindow).
     Merge(Merge),
     /// An answer once all is followed: [`Command::CatchUp`](crate::Command::CatchUp).

@@ -41,7 +41,7 @@ use crate::slow::Slow;
 use crate::tables::Tables;
 use crate::team::Team;
 use crate::view::View;
-use asked::{Asked, Merge};
+use asked::{Merge, PendingAnswer};
 pub use change::TakenPort;
 pub use crypto_worker::{CryptoParts, CryptoWorker};
 pub use idle::Polling;
@@ -145,7 +145,7 @@ pub struct Worker {
     slow: Slow,
     commands: Receiver<Command>,
     /// Requests to be answered when the databases have been followed.
-    asked: Vec<Asked>,
+    asked: Vec<PendingAnswer>,
     /// Rounds that have found no packet.
     idle_rounds: u64,
     waker: Waker,
@@ -432,11 +432,13 @@ impl Worker {
                 }
                 Command::MergeWindow { sa, edge, received, done } => {
                     let merge = Merge { sa, edge, received, done, since: self.since() };
-                    self.asked.push(Asked::Merge(merge));
+                    self.asked.push(PendingAnswer::Merge(merge));
                 }
-                Command::Drain(done) => self.asked.push(Asked::Drain(self.since(), done)),
-                Command::CatchUp(done) => self.asked.push(Asked::CatchUp(done)),
-                Command::Explain(probe, answer) => self.asked.push(Asked::Explain(probe, answer)),
+                Command::Drain(done) => self.asked.push(PendingAnswer::Drain(self.since(), done)),
+                Command::CatchUp(done) => self.asked.push(PendingAnswer::CatchUp(done)),
+                Command::Explain(probe, answer) => {
+                    self.asked.push(PendingAnswer::Explain(probe, answer))
+                }
                 Command::Tap(recorder) => {
                     let now = self.path.view.now;
                     self.path.exec.out.taps.get_or_insert_default().add(*recorder, now);
