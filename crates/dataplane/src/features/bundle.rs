@@ -14,7 +14,7 @@ use wire::{Fields, Fragment};
 
 use crate::crypt::{Exit, Lengths};
 use crate::features::hands::Hands;
-use crate::features::rare::{Asked, Held, Next, Rare};
+use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::features::seal::{seal_gathered, send_onward};
 use crate::model::{BundleSlot, Fate, Meta, SealAll};
 
@@ -109,8 +109,8 @@ impl Rare for BundleSlot {
     /// The SAs are there, as they were, and below their limits, the packet is whole and short enough, and its TTL does
     /// not end here.
     #[inline(never)]
-    fn holds<'k>(&'k self, bundles: &'k Bundles, asked: &Asked<'_>) -> Held<'k> {
-        let Asked { reader, packet, h } = asked;
+    fn holds<'k>(&'k self, bundles: &'k Bundles, asked: &Subject<'_>) -> Held<'k> {
+        let Subject { reader, packet, h } = asked;
         bundles.kept(*self).is_some_and(|kept| kept.holds(reader, packet, *h)).into()
     }
 

@@ -8,7 +8,7 @@ use wire::udp::UdpHeader;
 
 use crate::features::forward::give;
 use crate::features::hands::Hands;
-use crate::features::rare::{Asked, Held, Next, Rare};
+use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::gtpu::{Application, Class, Otherwise, Receiver, Service, Station};
 use crate::model::{Adjacency, Fate, LinuxWay, Meta, NextHop, ToApplication, Towards};
 use crate::out::Out;
@@ -21,7 +21,7 @@ impl Rare for ToApplication {
     /// A helper has neither the counters nor the other workers' queues.
     const IS_FOR_WORKER: bool = true;
 
-    fn holds<'k>(&'k self, (): &'k (), _asked: &Asked<'_>) -> Held<'k> {
+    fn holds<'k>(&'k self, (): &'k (), _asked: &Subject<'_>) -> Held<'k> {
         Held::Yes
     }
 

@@ -45,7 +45,7 @@ use crate::crypt::Crypt;
 use crate::crypt::open_batch::OpenWork;
 use crate::features::hands::Hands;
 use crate::features::open::{Candidate, Refused};
-use crate::features::rare::{Asked, Held, Next, Rare};
+use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::model::{Action, Fate, FirstPorts, Handed, Meta, NextHop, SealAll};
 use crate::out::Out;
 use crate::view::View;
@@ -73,7 +73,7 @@ pub(crate) struct Rooms {
 macro_rules! rare_kinds {
     ($($kind:ident: $kept:ident,)*) => {
         impl Rooms {
-            fn rare_held<'k>(&'k self, action: &'k Action, asked: &Asked<'_>) -> Held<'k> {
+            fn rare_held<'k>(&'k self, action: &'k Action, asked: &Subject<'_>) -> Held<'k> {
                 match action {
                     $(Action::$kind(kind) => kind.holds(&self.$kept, asked),)*
                     _ => Held::No,
@@ -169,7 +169,7 @@ impl Rooms {
             | Action::BackToLinux { .. }
             | Action::HandOver { .. } => Holds::Yes,
             // All in one arm: with an arm more the compiler finds out anew what the action is at each use of it.
-            rare => match self.rarely_holds(rare, &Asked { reader, packet, h }) {
+            rare => match self.rarely_holds(rare, &Subject { reader, packet, h }) {
                 true => Holds::Yes,
                 false => Holds::No,
             },
@@ -178,12 +178,12 @@ impl Rooms {
 
     /// [`Rooms::judge`] for what few packets have done to them.
     #[inline(never)]
-    fn rarely_holds(&self, action: &Action, asked: &Asked<'_>) -> bool {
+    fn rarely_holds(&self, action: &Action, asked: &Subject<'_>) -> bool {
         match self.rare_held(action, asked) {
             Held::No => false,
             Held::Yes => true,
             Held::If(beneath) => {
-                let Asked { reader, packet, h } = asked;
+                let Subject { reader, packet, h } = asked;
                 !matches!(self.judge(beneath, reader, packet, *h), Holds::No)
             }
         }

@@ -21,7 +21,7 @@ pub(crate) trait Rare {
     const IS_FOR_WORKER: bool = false;
 
     /// Compares the plan with this packet. Changes nothing.
-    fn holds<'k>(&'k self, kept: &'k Self::Kept, asked: &Asked<'_>) -> Held<'k>;
+    fn holds<'k>(&'k self, kept: &'k Self::Kept, asked: &Subject<'_>) -> Held<'k>;
 
     /// Does it to a packet. Returns what is done to the packet next, if it goes on by another action.
     fn apply(
@@ -37,7 +37,7 @@ pub(crate) trait Rare {
 }
 
 /// A packet that a plan is held against.
-pub(crate) struct Asked<'a> {
+pub(crate) struct Subject<'a> {
     pub(crate) reader: &'a Reader<Sa>,
     pub(crate) packet: &'a Packet,
     pub(crate) h: Fields,

@@ -14,7 +14,7 @@ use super::state::Aggfrag;
 use crate::crypt::{Exit, check_volume};
 use crate::features::forward::is_syn;
 use crate::features::hands::Hands;
-use crate::features::rare::{Asked, Held, Next, Rare};
+use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::features::seal::seal_gathered;
 use crate::model::{Aggregate, Fate, Meta, TAILROOM};
 use crate::out::Out;
@@ -26,8 +26,8 @@ impl Rare for Aggregate {
     const IS_FOR_WORKER: bool = true;
 
     /// As of an SA that seals packets one by one, but for its payloads, which have their own way.
-    fn holds<'k>(&'k self, _aggfrag: &'k Aggfrag, asked: &Asked<'_>) -> Held<'k> {
-        let Asked { reader, packet, h } = asked;
+    fn holds<'k>(&'k self, _aggfrag: &'k Aggfrag, asked: &Subject<'_>) -> Held<'k> {
+        let Subject { reader, packet, h } = asked;
         let Some(sa) = reader.sa(self.sa) else { return Held::No };
         let live = sa.esp.live();
         let holds = h.total_len() <= self.longest

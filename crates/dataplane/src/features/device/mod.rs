@@ -24,7 +24,7 @@ use wire::Fragment;
 
 use crate::features::forward::is_syn;
 use crate::features::hands::Hands;
-use crate::features::rare::{Asked, Held, Next, Rare};
+use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::out::Out;
 use crate::view::View;
 
@@ -79,8 +79,8 @@ impl Rare for Offload {
     type Kept = Option<Box<Devices>>;
 
     /// As of an SA in software; but a device counts by itself, and takes no fragments.
-    fn holds<'k>(&'k self, _devices: &'k Option<Box<Devices>>, asked: &Asked<'_>) -> Held<'k> {
-        let Asked { reader, packet, h } = asked;
+    fn holds<'k>(&'k self, _devices: &'k Option<Box<Devices>>, asked: &Subject<'_>) -> Held<'k> {
+        let Subject { reader, packet, h } = asked;
         let Some(sa) = reader.sa(self.sa) else { return Held::No };
         let fits = match self.longest {
             0 => {

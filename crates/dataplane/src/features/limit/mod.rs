@@ -15,7 +15,7 @@ use wire::Fields;
 use crate::features::hands::Hands;
 use crate::features::limit::rates::Stop;
 use crate::features::limit::wait::wait_by_plan;
-use crate::features::rare::{Asked, Held, Next, Rare};
+use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::model::{Arrived, Fate, Handed, Judging, Meta, RateSlot};
 
 impl Rare for RateSlot {
@@ -23,7 +23,7 @@ impl Rare for RateSlot {
 
     /// The limit was found for the packet's DSCP, where there are others.
     #[inline(never)]
-    fn holds<'k>(&'k self, rates: &'k Rates, asked: &Asked<'_>) -> Held<'k> {
+    fn holds<'k>(&'k self, rates: &'k Rates, asked: &Subject<'_>) -> Held<'k> {
         rates.beneath(*self, asked.h).map_or(Held::No, Held::If)
     }
 

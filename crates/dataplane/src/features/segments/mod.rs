@@ -6,7 +6,7 @@ mod wrap;
 use io::Packet;
 
 use crate::features::hands::Hands;
-use crate::features::rare::{Asked, Held, Next, Rare};
+use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::model::{Fate, Meta, StepTo, SteppedScratch};
 
 /// State of the steps of one thread.
@@ -24,7 +24,7 @@ impl Rare for StepTo {
     /// Packets out of a step go on behind the burst.
     const IS_FOR_WORKER: bool = true;
 
-    fn holds<'k>(&'k self, steps: &'k Steps, asked: &Asked<'_>) -> Held<'k> {
+    fn holds<'k>(&'k self, steps: &'k Steps, asked: &Subject<'_>) -> Held<'k> {
         (!steps.is_with_helpers && asked.h.total_len() <= self.longest).into()
     }
 

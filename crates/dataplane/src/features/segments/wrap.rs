@@ -5,7 +5,7 @@ use outcome::DropReason;
 
 use crate::features::forward::{self, forward};
 use crate::features::hands::Hands;
-use crate::features::rare::{Asked, Held, Next, Rare};
+use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::features::seal::{self, seal};
 use crate::features::segments::headends::Headends;
 use crate::model::{Action, FIRST_SEGMENTS, FIRST_SEGMENTS_SLOT, Fate, Ingress, Made, Meta, Wrap};
@@ -16,7 +16,7 @@ impl Rare for Wrap {
     /// Packets that have got segments go on behind the burst.
     const IS_FOR_WORKER: bool = true;
 
-    fn holds<'k>(&'k self, _headends: &'k Headends, asked: &Asked<'_>) -> Held<'k> {
+    fn holds<'k>(&'k self, _headends: &'k Headends, asked: &Subject<'_>) -> Held<'k> {
         forward::holds(&self.0, asked.packet, asked.h).into()
     }
 

@@ -10,7 +10,7 @@ use outcome::DropReason;
 use wire::Fields;
 
 use crate::features::hands::Hands;
-use crate::features::rare::{Asked, Held, Next, Rare};
+use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::model::{Fate, Meta, TranslationSlot};
 use crate::out::Out;
 
@@ -19,7 +19,7 @@ impl Rare for TranslationSlot {
 
     /// The connection is there, and Linux need not see the packet.
     #[inline(never)]
-    fn holds<'k>(&'k self, translations: &'k Translations, asked: &Asked<'_>) -> Held<'k> {
+    fn holds<'k>(&'k self, translations: &'k Translations, asked: &Subject<'_>) -> Held<'k> {
         let kept = translations.get(*self).filter(|kept| {
             kept.found.binding.is_live() && conntrack::may_go(asked.packet.data(), asked.h)
         });
