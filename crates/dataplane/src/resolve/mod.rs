@@ -61,7 +61,7 @@ use nat::Nat;
 pub(crate) use neighbours::{adjacency, adjacency_to};
 pub(crate) use protect_all::next_hop_of_all;
 use question::Question;
-pub(crate) use verdict::{Asked, Decision, ErrorCame, Quote, SaWait, TooBig, Verdict};
+pub(crate) use verdict::{Decision, ErrorCame, PolicyAnswers, Quote, SaWait, TooBig, Verdict};
 pub(crate) use waits::has_sa;
 pub(crate) use ways::{Route, next_hop_of, route};
 
@@ -114,7 +114,7 @@ fn decide<N: Notes>(
     entry: Entry<'_>,
     (knows_ports, notes): (bool, &mut N),
 ) -> Verdict {
-    let asked = Asked::default();
+    let asked = PolicyAnswers::default();
     let nat = Nat::of(view, packet, h, &entry);
     let (at_limit, wants_own, too_big) = (None, None, None);
     let mut question = Question {

@@ -4,7 +4,7 @@ use policy::{Direction, Flow, PolicyEntry, SaHandle};
 use wire::{Fragment, Headers};
 
 use super::nat::Nat;
-use super::verdict::{Asked, ErrorCame, Quote};
+use super::verdict::{ErrorCame, PolicyAnswers, Quote};
 use crate::model::{Notes, Step};
 use crate::view::View;
 
@@ -15,7 +15,7 @@ pub(super) struct Question<'a, N> {
     pub(super) h: &'a Headers,
     /// A fragment's headers have the ports of its packet's first one.
     pub(super) knows_ports: bool,
-    pub(super) asked: Asked,
+    pub(super) asked: PolicyAnswers,
     pub(super) at_limit: Option<SaHandle>,
     pub(super) wants_own: Option<u32>,
     pub(super) too_big: Option<Quote>,

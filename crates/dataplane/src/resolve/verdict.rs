@@ -16,7 +16,7 @@ use crate::view::View;
 pub(crate) struct Verdict {
     pub(crate) decision: Decision,
     /// The policies that decided.
-    pub(crate) asked: Asked,
+    pub(crate) asked: PolicyAnswers,
     /// An SA that has reached a limit by volume, of which its owner is to be told.
     pub(crate) at_limit: Option<SaHandle>,
     /// The index of a policy whose owner is to be asked for SAs of the worker's own (RFC 9611).
@@ -77,14 +77,14 @@ pub(crate) struct SaWait {
 
 /// The questions that the policy database was asked about a packet.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct PolicyAnswers {
     counters: ArrayVec<PolicyCounters, MAX_POLICIES>,
     stamps: Stamps,
     /// There were more questions than a plan can keep.
     has_overflown: bool,
 }
 
-impl Asked {
+impl PolicyAnswers {
     /// A policy decided about the packet, or none did.
     pub(super) fn note(&mut self, policy: Option<&PolicyEntry>, stamp: Stamp) {
         self.has_overflown |= self.stamps.try_push(stamp).is_err();
@@ -107,7 +107,7 @@ impl Asked {
 
     /// The flow's plan, if a plan can keep all questions.
     pub(crate) fn into_plan(self, action: Action) -> Option<(Plan, Stamps)> {
-        let Asked { mut counters, stamps, has_overflown } = self;
+        let PolicyAnswers { mut counters, stamps, has_overflown } = self;
         if matches!(action, Action::HandOver { .. }) {
             // Counted where the packet goes.
             counters.clear();

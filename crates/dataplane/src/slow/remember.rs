@@ -3,7 +3,7 @@
 use super::entered::Entered;
 use crate::burst::Path;
 use crate::model::{Action, Meta, RateLimit, Translation};
-use crate::resolve::{Asked, Decision};
+use crate::resolve::{Decision, PolicyAnswers};
 
 /// Keeps a decision for the packets of the flow that follow, if it is good for them.
 ///
@@ -11,7 +11,7 @@ use crate::resolve::{Asked, Decision};
 pub(super) fn remember_decision(
     path: &mut Path,
     decision: &Decision,
-    (asked, is_for_flow): (Asked, bool),
+    (asked, is_for_flow): (PolicyAnswers, bool),
     limit: Option<&RateLimit>,
     entered: Entered<'_>,
 ) {
@@ -37,7 +37,7 @@ pub(crate) fn remember(
     path: &mut Path,
     action: Action,
     limit: Option<&RateLimit>,
-    asked: Asked,
+    asked: PolicyAnswers,
     meta: &Meta,
 ) {
     let flow = &meta.summary.flow;
@@ -70,7 +70,7 @@ fn remember_translation(
     path: &mut Path,
     translation: &Translation,
     limit: Option<&RateLimit>,
-    asked: Asked,
+    asked: PolicyAnswers,
     meta: &Meta,
 ) {
     if !meta.has_flow {
