@@ -82,9 +82,9 @@ pub(crate) enum Class {
     Other,
 }
 
-/// Receiver of a message.
+/// Recipient of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Receiver<'s> {
+pub(crate) enum Recipient<'s> {
     Application(&'s Application),
     /// Linux, as it is about the path and no application wants it.
     Linux,
@@ -122,10 +122,10 @@ impl Services {
 
 impl Service {
     /// The receiver of a message of this kind and tunnel.
-    pub(crate) fn receiver(&self, class: Class, teid: Teid) -> Receiver<'_> {
+    pub(crate) fn receiver(&self, class: Class, teid: Teid) -> Recipient<'_> {
         let who = |wants: fn(&Application) -> bool| {
             let found = self.applications.iter().find(|application| wants(application));
-            found.map_or(Receiver::Linux, Receiver::Application)
+            found.map_or(Recipient::Linux, Recipient::Application)
         };
         match class {
             Class::Path => who(|application| application.takes_echo),
@@ -134,7 +134,7 @@ impl Service {
                 let behind = self.applications.partition_point(|a| *a.teids.start() <= teid.0);
                 let before = behind.checked_sub(1).and_then(|at| self.applications.get(at));
                 let found = before.filter(|application| application.teids.contains(&teid.0));
-                found.map_or(Receiver::Unknown, Receiver::Application)
+                found.map_or(Recipient::Unknown, Recipient::Application)
             }
         }
     }
@@ -235,9 +235,9 @@ mod tests {
         let services = Services::new(vec![service]);
         let service = services.at(address).and_then(|at| services.get(at)).unwrap();
         let of = |class, teid| match service.receiver(class, Teid(teid)) {
-            Receiver::Application(application) => application.ifindex,
-            Receiver::Linux => 0,
-            Receiver::Unknown => 99,
+            Recipient::Application(application) => application.ifindex,
+            Recipient::Linux => 0,
+            Recipient::Unknown => 99,
         };
         let expected = [
             (0, 99),

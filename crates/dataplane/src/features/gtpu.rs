@@ -9,7 +9,7 @@ use wire::udp::UdpHeader;
 use crate::features::forward::give;
 use crate::features::hands::Hands;
 use crate::features::rare::{Held, Next, Rare, Subject};
-use crate::gtpu::{Application, Class, Otherwise, Receiver, Service, Station};
+use crate::gtpu::{Application, Class, Otherwise, Recipient, Service, Station};
 use crate::model::{Adjacency, Fate, LinuxWay, Meta, NextHop, ToApplication, Towards};
 use crate::out::Out;
 use crate::resolve::{adjacency, adjacency_to};
@@ -72,11 +72,11 @@ fn give_to_application(
     };
     out.counters.gtpu.of_class(class).add(1);
     match receiver {
-        Receiver::Application(application) => {
+        Recipient::Application(application) => {
             send_to_application(view, out, application, packet, meta);
         }
-        Receiver::Linux => give(out, packet, linux),
-        Receiver::Unknown => {
+        Recipient::Linux => give(out, packet, linux),
+        Recipient::Unknown => {
             out.counters.gtpu.unknown.add(1);
             let Service { unknown, .. } = service;
             give_otherwise(out, packet, (*unknown, DropReason::GtpuTeid), linux);
