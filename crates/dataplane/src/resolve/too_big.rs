@@ -22,7 +22,7 @@ use crate::model::Notes;
 
 /// True if a packet is an error that reports another one as too big.
 pub(super) fn says_too_big(h: &Headers) -> bool {
-    // Ports of ICMP are its type and code.
+    // UdpPorts of ICMP are its type and code.
     match h.protocol {
         protocol::ICMP => {
             h.src_port == icmpv4::kind::DESTINATION_UNREACHABLE.into()
@@ -45,11 +45,11 @@ struct Quoted<'p> {
 }
 
 /// Source and destination port of ESP in UDP.
-type Ports = (u16, u16);
+type UdpPorts = (u16, u16);
 
 impl<'p> Quoted<'p> {
     /// The ports and what follows them, if it may be ESP. UDP of other ports counts too: an SA may have any.
-    fn esp(&self) -> Option<(Option<Ports>, &'p [u8])> {
+    fn esp(&self) -> Option<(Option<UdpPorts>, &'p [u8])> {
         match self.protocol {
             protocol::ESP => Some((None, self.upper)),
             protocol::UDP => {
@@ -89,7 +89,12 @@ impl<N: Notes> Question<'_, N> {
     }
 
     /// The live SA that a quoted packet was really sent by.
-    fn quoted_sa(&self, quoted: &Quoted<'_>, ports: Option<Ports>, esp: &[u8]) -> Option<SaHandle> {
+    fn quoted_sa(
+        &self,
+        quoted: &Quoted<'_>,
+        ports: Option<UdpPorts>,
+        esp: &[u8],
+    ) -> Option<SaHandle> {
         let reader = &self.view.reader;
         let [s0, s1, s2, s3, n0, n1, n2, n3] = *esp.first_chunk::<8>()?;
         let (spi, number) =
