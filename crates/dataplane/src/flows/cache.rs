@@ -41,7 +41,7 @@ impl FlowHash {
 /// All that a packet of a flow with a plan reads: two cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Entry {
+struct FlowEntry {
     key: Key,
     epoch: u32,
     /// The state of the databases that the plan is known to be good in. [`NEVER`] until a packet has gone by it.
@@ -55,14 +55,14 @@ const NEVER: u32 = 0;
 /// The first generation of a cache.
 const FIRST: u32 = 1;
 
-const _: () = assert!(size_of::<Option<Entry>>() == 2 * mem::LINE_LEN);
+const _: () = assert!(size_of::<Option<FlowEntry>>() == 2 * mem::LINE_LEN);
 
 /// Compares a plan with a new state of the databases. If it holds there too, the entry's
 /// generation is renewed.
 #[cold]
 #[inline(never)]
 fn renew(
-    entry: &mut Entry,
+    entry: &mut FlowEntry,
     stamps: &Stamps,
     generation: u32,
     holds: impl Fn(Stamp) -> bool,
@@ -78,7 +78,7 @@ fn renew(
 pub(crate) struct FlowCache {
     /// A tag of 0: the place is empty.
     tags: Box<[[u32; WAYS]]>,
-    entries: Box<[Option<Entry>]>,
+    entries: Box<[Option<FlowEntry>]>,
     /// Each entry's: read when the databases have changed.
     stamps: Box<[Stamps]>,
     hasher: FlowHash,
@@ -274,7 +274,7 @@ impl FlowCache {
         {
             // A flow keeps its way when its plan is made anew.
             let generation = if *t == tag { self.generation } else { NEVER };
-            let entry = Entry { key, epoch, generation, plan };
+            let entry = FlowEntry { key, epoch, generation, plan };
             *t = tag;
             *old = Some(entry);
             *old_stamps = stamps;
