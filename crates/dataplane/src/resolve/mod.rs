@@ -132,7 +132,7 @@ fn decide<N: Notes>(
         notes,
     };
     // The limit is asked for last: it hangs on what is done.
-    let came = (!view.topology.rate_rules.is_empty()).then(|| rate::Came::of(&entry));
+    let came = (!view.topology.rate_rules.is_empty()).then(|| rate::RuleIngress::of(&entry));
     let mut decision = match entry {
         Entry::Port { ifindex, mark, is_to_many } => question.arrival(ifindex, mark, is_to_many),
         Entry::Decrypted { ifindex, mark, via } => question.decrypted(ifindex, mark, &via),

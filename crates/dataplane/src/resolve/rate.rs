@@ -11,7 +11,7 @@ use crate::view::View;
 
 /// How a packet came, for rules about that.
 #[derive(Clone, Copy)]
-pub(super) struct Came<'s> {
+pub(super) struct RuleIngress<'s> {
     ifindex: u32,
     mark: u32,
     is_in: bool,
@@ -20,25 +20,28 @@ pub(super) struct Came<'s> {
     is_own: bool,
 }
 
-impl<'s> Came<'s> {
-    pub(super) fn of(entry: &Entry<'s>) -> Came<'s> {
-        let came = |ifindex, mark| Came { ifindex, mark, is_in: false, via: None, is_own: false };
+impl<'s> RuleIngress<'s> {
+    pub(super) fn of(entry: &Entry<'s>) -> RuleIngress<'s> {
+        let came =
+            |ifindex, mark| RuleIngress { ifindex, mark, is_in: false, via: None, is_own: false };
         match entry {
             Entry::Port { ifindex, mark, .. } => came(*ifindex, *mark),
             Entry::Decrypted { ifindex, mark, via } => {
-                Came { is_in: true, via: via.first().copied(), ..came(*ifindex, *mark) }
+                RuleIngress { is_in: true, via: via.first().copied(), ..came(*ifindex, *mark) }
             }
             // What got segments was counted before it did; what was inside came by no interface.
             Entry::Stepped { index, mark, .. } => {
-                Came { is_own: !was_inside(*index), ..came(0, *mark) }
+                RuleIngress { is_own: !was_inside(*index), ..came(0, *mark) }
             }
             Entry::Outbound(origin) => match *origin {
                 Origin::Port { ifindex, mark, .. } => came(ifindex, mark),
-                Origin::Decrypted { ifindex, mark } => Came { is_in: true, ..came(ifindex, mark) },
+                Origin::Decrypted { ifindex, mark } => {
+                    RuleIngress { is_in: true, ..came(ifindex, mark) }
+                }
                 Origin::Linux { mark } => came(0, mark),
                 Origin::Tunnel { ifindex, marks } => came(ifindex, marks.mark),
                 Origin::Stepped { .. } | Origin::Worker { .. } => {
-                    Came { is_own: true, ..came(0, 0) }
+                    RuleIngress { is_own: true, ..came(0, 0) }
                 }
             },
         }
@@ -87,8 +90,12 @@ impl<N: Notes> Question<'_, N> {
     /// have one that all pass, as others of their flow may not.
     #[cold]
     #[inline(never)]
-    pub(super) fn rate_limit(&mut self, came: Came<'_>, decision: &Decision) -> Option<RateLimit> {
-        let Came { ifindex, mark, is_in, via, is_own } = came;
+    pub(super) fn rate_limit(
+        &mut self,
+        came: RuleIngress<'_>,
+        decision: &Decision,
+    ) -> Option<RateLimit> {
+        let RuleIngress { ifindex, mark, is_in, via, is_own } = came;
         let is_exempt = is_own || !is_in && self.is_own_ike(Origin::Linux { mark });
         if is_exempt || !is_limited(decision, is_in) {
             return None;
