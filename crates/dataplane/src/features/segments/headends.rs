@@ -21,7 +21,7 @@ impl Made {
 }
 
 /// An entry of the table.
-struct Kept {
+struct HeadendPlan {
     epoch: u32,
     /// The state of the databases that the plan is known to be good in.
     generation: u32,
@@ -32,7 +32,7 @@ struct Kept {
 /// The entries of one thread. They take memory with the first one.
 #[derive(Default)]
 pub(crate) struct Headends {
-    places: Vec<Option<Box<Kept>>>,
+    places: Vec<Option<Box<HeadendPlan>>>,
     epoch: u32,
     generation: u32,
 }
@@ -66,7 +66,7 @@ impl Headends {
         let (epoch, generation) = (self.epoch, self.generation);
         if let Some(kept) = self.places.get_mut(place) {
             let (plan, stamps) = (plan.clone(), stamps.clone());
-            *kept = Some(Box::new(Kept { epoch, generation, plan, stamps }));
+            *kept = Some(Box::new(HeadendPlan { epoch, generation, plan, stamps }));
         }
     }
 
@@ -95,7 +95,7 @@ impl Headends {
 /// generation is renewed.
 #[cold]
 #[inline(never)]
-fn renew(kept: &mut Kept, generation: u32, holds: impl Fn(Stamp) -> bool) -> bool {
+fn renew(kept: &mut HeadendPlan, generation: u32, holds: impl Fn(Stamp) -> bool) -> bool {
     let does_hold = kept.stamps.iter().all(|stamp| holds(*stamp));
     if does_hold {
         kept.generation = generation;
