@@ -7,7 +7,7 @@ use crate::model::{Action, Translation, TranslationSlot};
 use conntrack::{Found, Rewrite};
 
 /// An entry of the table.
-pub(crate) struct Kept {
+pub(crate) struct FlowTranslation {
     serial: u32,
     /// Action after the translation: the packet is forwarded or sealed.
     pub(crate) beneath: Action,
@@ -20,7 +20,7 @@ pub(crate) struct Kept {
 /// The entries of one thread. They take memory with the first one.
 #[derive(Default)]
 pub(crate) struct Translations {
-    places: Vec<Option<Kept>>,
+    places: Vec<Option<FlowTranslation>>,
     serial: u32,
 }
 
@@ -39,12 +39,13 @@ impl Translations {
         let serial = self.serial;
         let Translation { draft, found, rewrite } = translation;
         let (beneath, found) = (draft.action, found.clone());
-        *self.places.get_mut(place)? = Some(Kept { serial, beneath, found, rewrite: *rewrite });
+        *self.places.get_mut(place)? =
+            Some(FlowTranslation { serial, beneath, found, rewrite: *rewrite });
         Some(TranslationSlot { place: place as u32, serial })
     }
 
     /// The translation of a plan that refers to this slot.
-    pub(crate) fn get(&self, slot: TranslationSlot) -> Option<&Kept> {
+    pub(crate) fn get(&self, slot: TranslationSlot) -> Option<&FlowTranslation> {
         let kept = self.places.get(slot.place as usize)?.as_ref()?;
         (kept.serial == slot.serial).then_some(kept)
     }
