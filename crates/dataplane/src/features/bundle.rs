@@ -19,7 +19,7 @@ use crate::features::seal::{seal_gathered, send_onward};
 use crate::model::{BundleSlot, Fate, Meta, SealAll};
 
 /// An entry of the table.
-struct Kept {
+struct FlowBundle {
     serial: u32,
     seal: SealAll,
     /// The SAs' states when they were chosen: in another one, others may be better.
@@ -32,7 +32,7 @@ struct Kept {
 /// The entries of one thread. They take memory with the first one.
 #[derive(Default)]
 pub(crate) struct Bundles {
-    places: Vec<Option<Kept>>,
+    places: Vec<Option<FlowBundle>>,
     serial: u32,
 }
 
@@ -64,14 +64,14 @@ impl Bundles {
             }
             _ => {
                 self.serial = self.serial.wrapping_add(1);
-                *place = Some(Kept { serial: self.serial, seal: *seal, states, stamps });
+                *place = Some(FlowBundle { serial: self.serial, seal: *seal, states, stamps });
                 self.serial
             }
         };
         Some(BundleSlot { place: at as u32, serial })
     }
 
-    fn kept(&self, slot: BundleSlot) -> Option<&Kept> {
+    fn kept(&self, slot: BundleSlot) -> Option<&FlowBundle> {
         let kept = self.places.get(slot.place as usize)?.as_ref()?;
         (kept.serial == slot.serial).then_some(kept)
     }
@@ -80,9 +80,9 @@ impl Bundles {
 /// A thousand bundles of two SAs each, for what is forwarded and for the host's own.
 const PLACES: usize = 4096;
 
-impl Kept {
+impl FlowBundle {
     fn holds(&self, reader: &Reader<Sa>, packet: &Packet, h: Fields) -> bool {
-        let Kept { seal, states, stamps, .. } = self;
+        let FlowBundle { seal, states, stamps, .. } = self;
         let handles = seal.sas.as_slice();
         let found = handles.iter().filter_map(|sa| reader.sa(*sa));
         let sas: ArrayVec<&SaEntry<Sa>, MAX_BUNDLE> = found.collect();
