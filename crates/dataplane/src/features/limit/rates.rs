@@ -15,7 +15,7 @@ use crate::model::{Action, Judging, RateLimit, RateSlot};
 use crate::tables::rate_rules::RateRules;
 
 /// An entry of the table.
-struct Kept {
+struct FlowLimit {
     serial: u32,
     beneath: Action,
     path: Path,
@@ -26,7 +26,7 @@ struct Kept {
 /// The entries of one thread, and its side of the limiters. They take memory with the first one.
 #[derive(Default)]
 pub(crate) struct Rates {
-    places: Vec<Option<Kept>>,
+    places: Vec<Option<FlowLimit>>,
     serial: u32,
     state: State,
     rules: Arc<RateRules>,
@@ -84,12 +84,12 @@ impl Rates {
         self.serial = self.serial.wrapping_add(1);
         let serial = self.serial;
         let RateLimit { path, key, dscp } = limit;
-        let kept = Kept { serial, beneath, path: path.clone(), key: *key, dscp: *dscp };
+        let kept = FlowLimit { serial, beneath, path: path.clone(), key: *key, dscp: *dscp };
         *self.places.get_mut(place)? = Some(kept);
         Some(RateSlot { place: place as u32, serial })
     }
 
-    fn kept(&self, slot: RateSlot) -> Option<&Kept> {
+    fn kept(&self, slot: RateSlot) -> Option<&FlowLimit> {
         let kept = self.places.get(slot.place as usize)?.as_ref()?;
         (kept.serial == slot.serial).then_some(kept)
     }
