@@ -8,7 +8,7 @@ use io::Packet;
 use super::Slow;
 use crate::burst::{Misses, Path};
 use crate::features::Holds;
-use crate::features::limit::queues::Next;
+use crate::features::limit::queues::Dequeued;
 use crate::model::{Action, Arrived, Handed, Meta, RateSlot};
 
 impl Slow {
@@ -18,11 +18,11 @@ impl Slow {
             let Some(next) = path.exec.rooms.rates.next_waited(path.view.now.ns) else { break };
             path.exec.out.released(1);
             match next {
-                Next::Paid(handed, _) | Next::Free(handed) => {
+                Dequeued::Paid(handed, _) | Dequeued::Free(handed) => {
                     self.go_on(path, handed);
                     path.exec.rooms.rates.end_wait();
                 }
-                Next::Drop(handed, reason) => path.exec.out.drop(handed.into_packet(), reason),
+                Dequeued::Drop(handed, reason) => path.exec.out.drop(handed.into_packet(), reason),
             }
         }
     }

@@ -39,7 +39,7 @@ struct LimitQueue {
 }
 
 /// A packet that waits no longer.
-pub(crate) enum Next {
+pub(crate) enum Dequeued {
     /// The packet has tokens of the limiter with this number.
     Paid(Handed, (usize, Passed)),
     /// The packet's limit is gone: it goes on by the limits that there are.
@@ -139,7 +139,7 @@ impl LimitQueues {
     }
 
     /// The next packet that waits no longer.
-    pub(crate) fn next(&mut self, now_ns: u64) -> Option<Next> {
+    pub(crate) fn next(&mut self, now_ns: u64) -> Option<Dequeued> {
         let LimitQueues { store, all, due, .. } = self;
         loop {
             let Reverse((due_ns, at)) = *due.peek().filter(|Reverse((due, _))| *due <= now_ns)?;
@@ -211,7 +211,7 @@ impl LimitQueue {
     ///
     /// # Errors
     /// It is not its time yet; when that may be.
-    fn step(&mut self, store: &mut Store<Handed>, now_ns: u64) -> Result<Option<Next>, u64> {
+    fn step(&mut self, store: &mut Store<Handed>, now_ns: u64) -> Result<Option<Dequeued>, u64> {
         let LimitQueue { path, queue, is_gone, .. } = self;
         // Of a class that never has its turn too.
         let oldest = |class: &Class| store.front(queue, *class).map(|waiting| waiting.since_ns);
@@ -224,7 +224,7 @@ impl LimitQueue {
         if now_ns >= end_ns {
             let Some(waiting) = store.pop(queue, oldest) else { return Ok(None) };
             self.dropped(oldest, waiting.len);
-            return Ok(Some(Next::Drop(waiting.item, DropReason::LimitWait)));
+            return Ok(Some(Dequeued::Drop(waiting.item, DropReason::LimitWait)));
         }
         let passed = match store.front(queue, class).filter(|_| !*is_gone) {
             Some(front) => path.pass_or_wait((front.len as usize, front.dscp), now_ns).map(Some),
@@ -239,14 +239,14 @@ impl LimitQueue {
             Ok(passed) => {
                 waits.into_iter().for_each(|waits| waits.gone(class, ns));
                 match path.leaf().zip(passed) {
-                    Some((leaf, passed)) => Next::Paid(waiting.item, (leaf.id(), passed)),
-                    None => Next::Free(waiting.item),
+                    Some((leaf, passed)) => Dequeued::Paid(waiting.item, (leaf.id(), passed)),
+                    None => Dequeued::Free(waiting.item),
                 }
             }
             // A limit above counts it as red.
             Err(_) => {
                 waits.into_iter().for_each(|waits| waits.dropped(class));
-                Next::Drop(waiting.item, DropReason::RateLimit)
+                Dequeued::Drop(waiting.item, DropReason::RateLimit)
             }
         }))
     }

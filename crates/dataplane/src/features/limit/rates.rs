@@ -10,7 +10,7 @@ use mem::Cache;
 use policy::WorkerIndex;
 use wire::Fields;
 
-use crate::features::limit::queues::{LimitQueues, Next};
+use crate::features::limit::queues::{Dequeued, LimitQueues};
 use crate::model::{Action, Judging, RateLimit, RateSlot};
 use crate::tables::rate_rules::RateRules;
 
@@ -187,10 +187,10 @@ impl Rates {
     }
 
     /// The next packet that waits no longer. It passes its limit with the tokens that it has, until [`Rates::end_wait`].
-    pub(crate) fn next_waited(&mut self, now_ns: u64) -> Option<Next> {
+    pub(crate) fn next_waited(&mut self, now_ns: u64) -> Option<Dequeued> {
         let next = self.state.queues.as_mut()?.next(now_ns)?;
         self.state.has_waited = true;
-        if let Next::Paid(_, paid) = &next {
+        if let Dequeued::Paid(_, paid) = &next {
             self.state.paid = Some(*paid);
         }
         Some(next)
