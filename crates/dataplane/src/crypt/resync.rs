@@ -35,16 +35,16 @@ pub(crate) const THREAD_EVERY_NS: u64 = 20_000_000;
 /// After so long without a failure an SA's note may go to another, in nanoseconds.
 const FORGET_NS: u64 = 1_000_000_000;
 
-/// Notes: of so many SAs at a time.
+/// SaNotes: of so many SAs at a time.
 const PLACES: usize = 1024;
 
 /// Room for the longest packet, and its headers once more.
 const SCRATCH_LEN: usize = 2 * 65_536;
 
-/// Notes about SAs that fail, by all threads of a worker.
-struct Notes([Note; PLACES]);
+/// SaNotes about SAs that fail, by all threads of a worker.
+struct SaNotes([Note; PLACES]);
 
-/// Notes about one SA.
+/// SaNotes about one SA.
 #[derive(Default)]
 struct Note {
     /// [`SaHandle::word`]; 0 for none.
@@ -61,7 +61,7 @@ struct Note {
 
 /// A thread's part in it.
 pub(crate) struct Resync {
-    notes: Arc<Notes>,
+    notes: Arc<SaNotes>,
     /// True if an SA failed lately that may have lost its numbers. Else bursts are not looked at.
     pub(crate) is_watching: bool,
     /// When this thread may try the next packet.
@@ -80,7 +80,7 @@ pub(crate) struct Tried {
 
 impl Resync {
     pub(crate) fn new() -> Resync {
-        Resync::with(Arc::new(Notes(core::array::from_fn(|_| Note::default()))))
+        Resync::with(Arc::new(SaNotes(core::array::from_fn(|_| Note::default()))))
     }
 
     /// A resync with the same notes, for a helper of the same worker.
@@ -88,12 +88,12 @@ impl Resync {
         Resync::with(Arc::clone(&self.notes))
     }
 
-    fn with(notes: Arc<Notes>) -> Resync {
+    fn with(notes: Arc<SaNotes>) -> Resync {
         let scratch = vec![0; SCRATCH_LEN].into();
         Resync { notes, is_watching: false, next_ns: 0, scratch }
     }
 
-    /// Notes that a packet's ICV was wrong. For the one writer of the SA's numbers.
+    /// SaNotes that a packet's ICV was wrong. For the one writer of the SA's numbers.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_failure(&mut self, handle: SaHandle, sa: &SaEntry<Sa>, now_ns: u64) {
@@ -116,14 +116,14 @@ fn accepted(sa: &SaEntry<Sa>) -> u64 {
     sa.esp.live().packets().load(Relaxed)
 }
 
-impl Notes {
+impl SaNotes {
     fn of(&self, handle: SaHandle) -> Option<&Note> {
         // The slot is in the word's upper half, and slots are used in their order.
         let slot = (handle.word().get() >> 32) as usize;
         self.0.get(slot % PLACES)
     }
 
-    /// Notes a failure; returns whether the SA may have lost its peer's numbers.
+    /// SaNotes a failure; returns whether the SA may have lost its peer's numbers.
     fn note_failure(&self, handle: SaHandle, accepted: u64, now_ns: u64) -> bool {
         let Some(note) = self.of(handle) else { return false };
         let word = handle.word().get();
@@ -215,8 +215,8 @@ mod tests {
         SaHandle::from_word(core::num::NonZero::new(word).expect("not zero")).expect("a handle")
     }
 
-    fn notes() -> Notes {
-        Notes(core::array::from_fn(|_| Note::default()))
+    fn notes() -> SaNotes {
+        SaNotes(core::array::from_fn(|_| Note::default()))
     }
 
     #[test]
