@@ -10,13 +10,13 @@ use crate::view::View;
 
 /// Answers of [`policy::Reader::inbound_sa`] for ESP, good in one view.
 pub(crate) struct InboundSas {
-    places: [Place; PLACES],
+    places: [CachedSa; PLACES],
     /// The view that is current: it counts up.
     view: u64,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct CachedSa {
     dst: [u64; 3],
     spi: u32,
     /// The view that the answer is of; 0 for none.
@@ -26,7 +26,7 @@ struct Place {
 
 impl Default for InboundSas {
     fn default() -> InboundSas {
-        InboundSas { places: [Place::default(); PLACES], view: 1 }
+        InboundSas { places: [CachedSa::default(); PLACES], view: 1 }
     }
 }
 
@@ -50,7 +50,7 @@ impl InboundSas {
         let Some(sa) = look_up(flow, spi, view) else {
             return look_up_marked(flow, spi, view);
         };
-        *place = Place { dst, spi, view: self.view, sa: Some(sa) };
+        *place = CachedSa { dst, spi, view: self.view, sa: Some(sa) };
         Some(sa)
     }
 }
