@@ -16,7 +16,7 @@ pub(crate) struct Made {
 }
 
 /// A packet that its step has refused.
-pub(crate) struct Refused {
+pub(crate) struct RefusedStep {
     pub(crate) packet: Packet,
     pub(crate) ingress: Ingress,
     pub(crate) refusal: Refusal,
@@ -30,7 +30,7 @@ pub(crate) struct Between {
     /// How those came in, one for each.
     pub(crate) came: Vec<Ingress>,
     /// Packets that were refused.
-    pub(crate) refused: Vec<Refused>,
+    pub(crate) refused: Vec<RefusedStep>,
     has_wrapped: bool,
 }
 

@@ -24,7 +24,7 @@ pub(crate) use action::{
     Action, Aggregate, BundleSlot, Forward, LinuxWay, Offload, RateSlot, Seal, StepTo,
     ToApplication, TranslationSlot, Wrap, ip_len,
 };
-pub(crate) use between::{Between, Made, Refused, SteppedScratch};
+pub(crate) use between::{Between, Made, RefusedStep, SteppedScratch};
 pub use counter::Counter;
 pub(crate) use draft::{Draft, FirstPorts, Gather, RateLimit, SealAll, Translation};
 pub use explanation::{Came, Explanation, Fate, Probe};

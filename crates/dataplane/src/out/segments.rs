@@ -7,7 +7,9 @@ use srv6::{Done, Fault, Headend, Icmp, Inner, Next, Refusal};
 use wire::Fields;
 use wire::ethernet::HEADER_LEN;
 
-use crate::model::{FIRST_SEGMENTS, FIRST_SEGMENTS_SLOT, INSIDE, Ingress, Meta, Refused, TAILROOM};
+use crate::model::{
+    FIRST_SEGMENTS, FIRST_SEGMENTS_SLOT, INSIDE, Ingress, Meta, RefusedStep, TAILROOM,
+};
 use crate::out::Out;
 use crate::tables::segments::Function;
 use crate::view::View;
@@ -106,7 +108,7 @@ impl Out {
                 packet.span.start += room;
                 packet.span.len -= room;
                 let ingress = meta.ingress;
-                return self.between.refused.push(Refused { packet, ingress, refusal });
+                return self.between.refused.push(RefusedStep { packet, ingress, refusal });
             }
         };
         packet.span.start += cut;

@@ -4,7 +4,7 @@ use io::BURST_LEN;
 
 use super::Slow;
 use crate::burst::Path;
-use crate::model::{Between, Ingress, Metas, Origin, Refused};
+use crate::model::{Between, Ingress, Metas, Origin, RefusedStep};
 use crate::out::segments::{cause, reason};
 
 impl Slow {
@@ -26,8 +26,8 @@ impl Slow {
     }
 
     #[cold]
-    fn tell_refused(&mut self, path: &mut Path, refused: Refused) {
-        let Refused { packet, ingress, refusal } = refused;
+    fn tell_refused(&mut self, path: &mut Path, refused: RefusedStep) {
+        let RefusedStep { packet, ingress, refusal } = refused;
         if let Ok(h) = wire::parse_ip(packet.data())
             && let Some(cause) = cause(&refusal)
         {
