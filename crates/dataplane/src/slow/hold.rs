@@ -12,7 +12,7 @@ use crate::out::Out;
 use crate::out::hold::KEYS_AT_ONCE;
 use crate::resolve::SaWait;
 use crate::slow::Slow;
-use crate::slow::sa_queue::Waiting;
+use crate::slow::sa_queue::HeldForSa;
 
 impl Slow {
     /// There is no SA yet: the owner of the policy is asked for one, and the packet waits.
@@ -29,7 +29,7 @@ impl Slow {
     ) {
         let (queue, out) = (&mut self.waiting.0, &mut path.exec.out);
         let asks = queue.len_of(&key) == 0;
-        match queue.push(key, Waiting { packet, origin, asks }, path.view.now.ns) {
+        match queue.push(key, HeldForSa { packet, origin, asks }, path.view.now.ns) {
             Ok(_) => {
                 out.counters.count(Outcome::Held, 1);
                 if asks {
@@ -94,7 +94,7 @@ impl Slow {
         let mut asked = false;
         while self.waiting.is_ready(&path.view, key) {
             let Some(waiting) = self.waiting.0.pop(key) else { break };
-            let Waiting { packet, origin, asks } = waiting;
+            let HeldForSa { packet, origin, asks } = waiting;
             asked |= asks;
             path.exec.out.released(1);
             match wire::parse_ip(packet.data()) {

@@ -9,15 +9,15 @@ use crate::resolve::{SaWait, has_sa};
 use crate::view::View;
 
 /// A packet that waits for an SA.
-pub(super) struct Waiting {
+pub(super) struct HeldForSa {
     pub(super) packet: Packet,
     pub(super) origin: Origin,
     /// When this one's time is up, the owner of the policy is asked again.
     pub(super) asks: bool,
 }
 
-/// Waiting packets, to be resolved again.
-pub(super) struct SaQueue(pub(super) HoldQueue<SaWait, Waiting>);
+/// HeldForSa packets, to be resolved again.
+pub(super) struct SaQueue(pub(super) HoldQueue<SaWait, HeldForSa>);
 
 impl SaQueue {
     pub(super) fn new(workers: usize) -> SaQueue {
