@@ -39,7 +39,7 @@ pub(super) struct Sender {
     pub(super) sa: SaHandle,
     pub(super) rules: Iptfs,
     /// Where payloads go; none until that is found out, with these tables.
-    pub(super) way: Option<Way>,
+    pub(super) way: Option<PayloadPath>,
     /// The payload that is being filled.
     pub(super) filling: Option<Building>,
     /// Payloads that wait for their time.
@@ -53,14 +53,14 @@ pub(super) struct Sender {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Way {
+pub(super) struct PayloadPath {
     pub(super) to: NextHop,
     pub(super) adjacency: Option<Adjacency>,
     pub(super) payload_len: usize,
     header_len: usize,
 }
 
-impl Way {
+impl PayloadPath {
     /// Room of a payload for packets, in bytes.
     #[inline]
     pub(super) fn capacity(&self) -> usize {
@@ -124,7 +124,7 @@ impl Sender {
         view: &View,
         sa: &SaEntry<Sa>,
         most: usize,
-    ) -> Result<Way, DropReason> {
+    ) -> Result<PayloadPath, DropReason> {
         if let Some(way) = self.way.filter(|way| way.adjacency.is_some()) {
             return Ok(way);
         }
@@ -133,7 +133,7 @@ impl Sender {
         let family = if params.dst.is_ipv4() { Family::V4 } else { Family::V6 };
         let len = payload_len(sa, to.mtu).ok_or(DropReason::OutTooBig)?.min(most);
         let (adjacency, header_len) = (adjacency(view, to, family), header_len(sa));
-        let way = Way { to, adjacency, payload_len: len, header_len };
+        let way = PayloadPath { to, adjacency, payload_len: len, header_len };
         if let Some(rate) = self.rules.rate {
             self.set_pace(view, sa, rate, sa.esp.sealed_len(len, 0));
         }
