@@ -56,10 +56,10 @@ pub(crate) fn explain_arrival(
     mark: u32,
 ) -> Explanation {
     let mut steps = Vec::new();
-    let verdict = resolve_aloud(view, packet, h, entry, &mut steps);
+    let decided = resolve_aloud(view, packet, h, entry, &mut steps);
     let has_failed =
         |step: &Step| matches!(step, Step::Neighbour { resolution: Resolution::Failed, .. });
-    let fate = match Fate::of(&verdict.decision) {
+    let fate = match Fate::of(&decided.decision) {
         Fate::Forwarded | Fate::Protected { .. } if steps.iter().any(has_failed) => {
             Fate::Dropped(DropReason::NeighbourFailed)
         }

@@ -5,8 +5,8 @@ use outcome::DropReason;
 use policy::{Direction, Ends, Flow, Marks, Outbound, SaEntry};
 use wire::{Fragment, protocol};
 
+use super::decision::ErrorCame;
 use super::gtpu::of_applications;
-use super::verdict::ErrorCame;
 use super::{Decision, Question, too_big};
 use crate::model::{Action, Draft, Gather, LinuxWay, Notes, Origin, Step};
 use crate::tables::tunnel::Tunnel;

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use esp::Sa;
 use policy::{SaEntry, SaHandle, Volume};
 
-/// Verdict of the SAs on one more packet, by their limits in volume.
+/// Answer of the SAs on one more packet, by their limits in volume.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
     /// The first that has reached one, of which its owner is to be told.

@@ -24,6 +24,7 @@
 mod aggregate;
 mod arrival;
 mod clear;
+mod decision;
 mod entry;
 mod fit;
 mod gtpu;
@@ -47,7 +48,6 @@ mod segments;
 mod too_big;
 mod translate;
 mod tunnel;
-mod verdict;
 mod waits;
 mod ways;
 
@@ -55,13 +55,13 @@ use esp::Sa;
 use policy::SaEntry;
 use wire::Headers;
 
+pub(crate) use decision::{Decided, Decision, ErrorCame, PolicyAnswers, Quote, SaWait, TooBig};
 pub(crate) use entry::Entry;
 pub(crate) use limits::Limits;
 use nat::Nat;
 pub(crate) use neighbours::{adjacency, adjacency_to};
 pub(crate) use protect_all::next_hop_of_all;
 use question::Question;
-pub(crate) use verdict::{Decision, ErrorCame, PolicyAnswers, Quote, SaWait, TooBig, Verdict};
 pub(crate) use waits::has_sa;
 pub(crate) use ways::{Route, next_hop_of, route};
 
@@ -69,7 +69,7 @@ use crate::model::{Meta, Notes, Step};
 use crate::view::View;
 
 /// Decides about an IP packet with headers `h`.
-pub(crate) fn resolve(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>) -> Verdict {
+pub(crate) fn resolve(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>) -> Decided {
     decide(view, packet, h, entry, (false, &mut ()))
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn resolve_arrival(
     h: &Headers,
     meta: &Meta,
     held: Option<&SaEntry<Sa>>,
-) -> Verdict {
+) -> Decided {
     resolve(view, packet, h, Entry::of(view, meta, held))
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn resolve_aloud(
     h: &Headers,
     entry: Entry<'_>,
     steps: &mut Vec<Step>,
-) -> Verdict {
+) -> Decided {
     decide(view, packet, h, entry, (false, steps))
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn resolve_fragment(
     packet: &[u8],
     h: &Headers,
     entry: Entry<'_>,
-) -> Verdict {
+) -> Decided {
     decide(view, packet, h, entry, (true, &mut ()))
 }
 
@@ -113,7 +113,7 @@ fn decide<N: Notes>(
     h: &Headers,
     entry: Entry<'_>,
     (knows_ports, notes): (bool, &mut N),
-) -> Verdict {
+) -> Decided {
     let asked = PolicyAnswers::default();
     let nat = Nat::of(view, packet, h, &entry);
     let (at_limit, wants_own, too_big) = (None, None, None);
@@ -146,5 +146,5 @@ fn decide<N: Notes>(
     if let Decision::Go(draft) = &mut decision {
         draft.is_for_flow &= is_for_flow;
     }
-    Verdict { decision, asked, at_limit, wants_own, too_big, segment_error, limit, is_for_flow }
+    Decided { decision, asked, at_limit, wants_own, too_big, segment_error, limit, is_for_flow }
 }

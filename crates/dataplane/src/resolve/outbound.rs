@@ -6,7 +6,7 @@ use policy::{Direction, Ends, Marks, Outbound, PolicyEntry, Prefix, SaHandle};
 use wire::natt::{self, NattPayload};
 use wire::{Fragment, protocol};
 
-use super::verdict::Policy;
+use super::decision::Policy;
 use super::ways::tunnel_ahead;
 use super::{Decision, Question, SaWait};
 use crate::model::{Gather, Notes, Origin, Step};

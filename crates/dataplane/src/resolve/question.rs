@@ -3,8 +3,8 @@
 use policy::{Direction, Flow, PolicyEntry, SaHandle};
 use wire::{Fragment, Headers};
 
+use super::decision::{ErrorCame, PolicyAnswers, Quote};
 use super::nat::Nat;
-use super::verdict::{ErrorCame, PolicyAnswers, Quote};
 use crate::model::{Notes, Step};
 use crate::view::View;
 

@@ -37,7 +37,7 @@ impl<'q, N: Notes> Question<'q, N> {
         (quoted.family() == h.family()).then(|| quoted.reversed())
     }
 
-    /// Verdict of the policies on an error that matches none by its own headers.
+    /// Answer of the policies on an error that matches none by its own headers.
     pub(super) fn outbound_by_quoted(&mut self, iif: u32, marks: Marks) -> Option<Outbound<'q>> {
         let view = self.view;
         if !view.reader.names_errors() {

@@ -10,7 +10,7 @@ use srv6::Headend;
 use wire::{Fragment, icmpv6, protocol};
 
 use super::Question;
-use super::verdict::ErrorCame;
+use super::decision::ErrorCame;
 use super::ways::outer_headers;
 use crate::model::{LOOPBACK, Notes};
 use crate::view::View;

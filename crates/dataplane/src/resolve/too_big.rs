@@ -17,7 +17,7 @@ use wire::ipv6::{self, Ipv6Header};
 use wire::{Fragment, Headers, L4Checksum, icmpv4, icmpv6, protocol};
 
 use super::Question;
-use super::verdict::{Quote, TooBig};
+use super::decision::{Quote, TooBig};
 use crate::model::Notes;
 
 /// True if a packet is an error that reports another one as too big.

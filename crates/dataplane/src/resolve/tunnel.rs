@@ -4,7 +4,7 @@ use forward::IcmpCause;
 use outcome::DropReason;
 use policy::SaHandle;
 
-use super::verdict::Policy;
+use super::decision::Policy;
 use super::ways::TunnelHop;
 use super::{Decision, Question};
 use crate::model::{Notes, Origin};

@@ -1,4 +1,4 @@
-//! A verdict on a packet is carried out in steps, each of which looks at one thing:
+//! A decision about a packet is carried out in steps, each of which looks at one thing:
 //!
 //! | step | packets | action |
 //! | --- | --- | --- |
@@ -29,22 +29,22 @@ use crate::features::Executor;
 use crate::features::fragments::gather;
 use crate::features::translate::translate;
 use crate::model::{Action, Translation};
-use crate::resolve::{Decision, Verdict};
+use crate::resolve::{Decided, Decision};
 
 impl Slow {
-    /// Carries out a verdict on a packet.
+    /// Carries out a decision about a packet.
     pub(super) fn carry_out(
         &mut self,
         path: &mut Path,
-        mut verdict: Verdict,
+        mut decided: Decided,
         mut resolved: Resolved<'_>,
     ) {
-        claim(path, &mut verdict, resolved.h);
-        if let Some(to) = verdict.decision.handed_to() {
-            return hand_over(path, to, verdict, resolved);
+        claim(path, &mut decided, resolved.h);
+        if let Some(to) = decided.decision.handed_to() {
+            return hand_over(path, to, decided, resolved);
         }
-        report(path, &verdict, &resolved);
-        let Verdict { decision, asked, limit, is_for_flow, .. } = verdict;
+        report(path, &decided, &resolved);
+        let Decided { decision, asked, limit, is_for_flow, .. } = decided;
         let limit = limit.as_deref();
         let h = resolved.h;
         let passed = limit.map(|limit| {
@@ -109,14 +109,14 @@ impl Slow {
 
 /// Asks for SAs of the worker's own, and finds a home for those that have none. It may be another worker, which has
 /// been faster.
-fn claim(path: &mut Path, verdict: &mut Verdict, h: &Headers) {
+fn claim(path: &mut Path, decided: &mut Decided, h: &Headers) {
     let Path { view, exec, .. } = path;
-    ask_for_own((view, &mut exec.out), verdict.wants_own, h);
-    claim_all(view, &mut verdict.decision);
+    ask_for_own((view, &mut exec.out), decided.wants_own, h);
+    claim_all(view, &mut decided.decision);
 }
 
 /// Hands a packet to another worker, with the tokens that it may have got.
-fn hand_over(path: &mut Path, to: usize, verdict: Verdict, resolved: Resolved<'_>) {
+fn hand_over(path: &mut Path, to: usize, decided: Decided, resolved: Resolved<'_>) {
     let Resolved { packet, entered, .. } = resolved;
     if let Some(judging) = path.exec.rooms.rates.take_judged() {
         let handed = handed(&path.view.reader, packet, entered);
@@ -125,29 +125,29 @@ fn hand_over(path: &mut Path, to: usize, verdict: Verdict, resolved: Resolved<'_
     let Entered::Arrived(meta, None) = entered else {
         return path.exec.out.hand(to, handed(&path.view.reader, packet, entered));
     };
-    if verdict.is_for_flow {
+    if decided.is_for_flow {
         // A worker's number is below 256.
-        remember(path, Action::HandOver { to: to as u8 }, None, verdict.asked, meta);
+        remember(path, Action::HandOver { to: to as u8 }, None, decided.asked, meta);
     }
     path.exec.out.hand_over(&path.view, to, packet, meta);
 }
 
 /// Counts a packet with the policies that decided about it, and tells owners what they have to know.
-fn report(path: &mut Path, verdict: &Verdict, resolved: &Resolved<'_>) {
+fn report(path: &mut Path, decided: &Decided, resolved: &Resolved<'_>) {
     let Path { view, exec, .. } = path;
     let Executor { out, rooms, .. } = exec;
     if !rooms.rates.has_waited() {
-        verdict.asked.count(view, resolved.h);
+        decided.asked.count(view, resolved.h);
     }
-    if let Some(sa) = verdict.at_limit.and_then(|sa| view.reader.sa(sa)) {
+    if let Some(sa) = decided.at_limit.and_then(|sa| view.reader.sa(sa)) {
         out.reports.volume(sa.config.id(), check_volume(sa));
     }
-    if let Some(quote) = verdict.too_big {
+    if let Some(quote) = decided.too_big {
         hear_of_path(view, out, quote);
     }
     // What policy does not let in is not listened to.
-    if let Some(came) = verdict.segment_error
-        && matches!(verdict.decision, Decision::Go(_))
+    if let Some(came) = decided.segment_error
+        && matches!(decided.decision, Decision::Go(_))
     {
         hear_of_segments(view, out, resolved.packet.data(), resolved.h, came);
     }

@@ -85,15 +85,15 @@ impl Slow {
                 meta.enter(ingress, has_flow);
                 outers.into_iter().for_each(|outers| meta.set_outers(outers));
                 let entry = Entry::of(&path.view, &meta, held.as_deref());
-                let verdict = resolve(&path.view, packet.data(), &h, entry);
+                let decided = resolve(&path.view, packet.data(), &h, entry);
                 let entered = Entered::Arrived(&meta, ports);
-                self.carry_out(path, verdict, Resolved { packet, h: &h, entered });
+                self.carry_out(path, decided, Resolved { packet, h: &h, entered });
             }
             Handed::Again(packet, origin, _) => {
                 let entry = Entry::Outbound(origin);
-                let verdict = resolve(&path.view, packet.data(), &h, entry);
+                let decided = resolve(&path.view, packet.data(), &h, entry);
                 let entered = Entered::Again(origin, ports);
-                self.carry_out(path, verdict, Resolved { packet, h: &h, entered });
+                self.carry_out(path, decided, Resolved { packet, h: &h, entered });
             }
             // Those are judged already, and never wait here.
             Handed::Sealed(packet, sas) => seal_on(&path.view, &mut path.exec, packet, sas),

@@ -2,7 +2,7 @@
 //!
 //! | packets | file |
 //! | --- | --- |
-//! | that were resolved, by their verdict | `carry_out.rs`, in steps: `claim.rs`, `limited.rs`, `remember.rs`, `drafts.rs` |
+//! | that were resolved | `carry_out.rs`, in steps: `claim.rs`, `limited.rs`, `remember.rs`, `drafts.rs` |
 //! | held for an SA | `hold.rs` |
 //! | ICMP errors of this host | `icmp.rs` |
 //! | ICMP errors about what this host has sent | `path_errors.rs`, `segment_errors.rs` |
@@ -72,16 +72,16 @@ impl Misses for Slow {
             // It parsed when it was classified.
             Err(error) => return path.exec.out.drop(packet, error.into()),
         };
-        let verdict = resolve_arrival(&path.view, packet.data(), &h, meta, held);
+        let decided = resolve_arrival(&path.view, packet.data(), &h, meta, held);
         path.exec
             .out
             .counters
             .work
             .flow_misses
-            .add(u64::from(!verdict.decision.is_counted_later()));
+            .add(u64::from(!decided.decision.is_counted_later()));
         self.carry_out(
             path,
-            verdict,
+            decided,
             Resolved { packet, h: &h, entered: Entered::Arrived(meta, None) },
         );
     }
@@ -92,7 +92,7 @@ impl Slow {
         Slow { waiting: SaQueue::new(workers), errors: Errors::new(shared) }
     }
 
-    /// Resolves a packet that no port received, and carries the verdict out: one that was held, or
+    /// Resolves a packet that no port received, and carries the decision out: one that was held, or
     /// an ICMP error.
     pub(crate) fn resolve_again(
         &mut self,
@@ -101,10 +101,10 @@ impl Slow {
         h: &Headers,
         origin: Origin,
     ) {
-        let verdict = resolve(&path.view, packet.data(), h, Entry::Outbound(origin));
+        let decided = resolve(&path.view, packet.data(), h, Entry::Outbound(origin));
         self.carry_out(
             path,
-            verdict,
+            decided,
             Resolved { packet, h, entered: Entered::Again(origin, None) },
         );
     }

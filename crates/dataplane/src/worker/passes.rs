@@ -36,7 +36,7 @@ use crate::crypt::{Opens, Seals};
 use crate::features::is_left_to_worker;
 use crate::features::seal::send_done_seals;
 use crate::model::{Action, Draft, Left, Meta, Metas, is_segments};
-use crate::resolve::{Decision, Verdict, resolve_arrival};
+use crate::resolve::{Decided, Decision, resolve_arrival};
 use crate::slow::{apply, ask_for_own, claim, remember};
 
 /// Memory of a thread for its work on a burst.
@@ -69,8 +69,8 @@ impl Misses for Leaver {
         if !self.has_left
             && meta.has_flow
             && let Ok(h) = wire::parse_ip(packet.data())
-            && let verdict = resolve_arrival(&path.view, packet.data(), &h, meta, held)
-            && let Verdict {
+            && let decided = resolve_arrival(&path.view, packet.data(), &h, meta, held)
+            && let Decided {
                 decision: Decision::Go(mut draft),
                 asked,
                 at_limit: None,
@@ -80,7 +80,7 @@ impl Misses for Leaver {
                 // A limiter's lane has one writer: the worker.
                 limit: None,
                 ..
-            } = verdict
+            } = decided
             && draft.is_for_flow
             // So a helper has no such plan; the worker may have one of a step, which does not hold meanwhile.
             && !is_for_worker(&draft)

@@ -1,4 +1,4 @@
-//! What [`resolve`](super::resolve) says about a packet.
+//! Decision about a packet, with all that it follows from.
 
 use core::net::IpAddr;
 
@@ -13,7 +13,7 @@ use crate::model::{Action, Draft, Gather, LinuxWay, Origin, RateLimit, SealAll, 
 use crate::view::View;
 
 /// A decision, and what it follows from.
-pub(crate) struct Verdict {
+pub(crate) struct Decided {
     pub(crate) decision: Decision,
     /// The policies that decided.
     pub(crate) asked: PolicyAnswers,
@@ -151,7 +151,7 @@ pub(crate) enum ErrorCame {
     Protected,
 }
 
-/// Verdict of the policy database, without its references.
+/// Answer of the policy database, without its references.
 pub(super) enum Policy {
     /// A policy lets it pass, or none may apply to it.
     Clear,
