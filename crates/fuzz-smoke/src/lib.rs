@@ -25,6 +25,11 @@ pub struct Target {
 /// All targets, by name.
 pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_ah", run: esp::fuzz::ah },
+    Target { name: "fuzz_apps_dns", run: apps::fuzz::dns },
+    Target { name: "fuzz_apps_http", run: apps::fuzz::http },
+    Target { name: "fuzz_apps_packets", run: apps::fuzz::packets },
+    Target { name: "fuzz_apps_quic", run: apps::fuzz::quic },
+    Target { name: "fuzz_apps_tls", run: apps::fuzz::tls },
     Target { name: "fuzz_coalesce", run: io::tun::coalesce::fuzz },
     Target { name: "fuzz_conntrack", run: conntrack },
     Target { name: "fuzz_esp_open", run: esp::fuzz::open },
