@@ -76,7 +76,7 @@ use crate::files;
 /// How long a start waits for a daemon of the same name to be gone.
 const RELEASE_WAIT: Duration = Duration::from_secs(3);
 
-/// What a daemon is told on its command line.
+/// Options of a start, as the command line has them.
 #[derive(Debug)]
 pub struct RunOptions {
     /// Path of the configuration file (TOML).

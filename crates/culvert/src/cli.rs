@@ -36,7 +36,7 @@ pub use web::{
 };
 pub use why::WhyArgs;
 
-use crate::config::DEFAULT_NAME;
+use config::DEFAULT_NAME;
 
 /// A fast path for IPsec on Linux.
 ///
@@ -274,6 +274,19 @@ pub struct DoctorArgs {
     /// With --fix: do not ask. Without a terminal to ask at, nothing is changed unless this is given.
     #[arg(long, short = 'y', requires = "fix")]
     pub yes: bool,
+}
+
+impl DoctorArgs {
+    /// The same, as the examination takes it, with the preload library that was found or not.
+    pub fn options(&self, preload: Result<PathBuf, String>) -> doctor::Options {
+        doctor::Options {
+            config: self.config.config.clone(),
+            unprivileged: self.unprivileged,
+            fix: self.fix,
+            yes: self.yes,
+            preload,
+        }
+    }
 }
 
 /// Arguments of `culvert status`.

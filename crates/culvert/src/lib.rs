@@ -6,22 +6,18 @@
 //! | `command` | every command but `culvert run`, a file for each group |
 //! | `table` | tables for people |
 //!
-//! The daemon is crate `control`, the configuration crate `config`, and what commands and the daemon say to one another
-//! crate `report`.
+//! The daemon is crate `control`, `culvert doctor` crate `doctor`, the configuration crate `config`, and what commands
+//! and the daemon say to one another crate `report`.
 #![forbid(unsafe_code)]
 
 mod cli;
 mod command;
 mod table;
 
-pub(crate) use ::config;
-pub(crate) use ::report;
-pub(crate) use ::report::{client, paths, protocol, rule_text};
-
 /// The parts of the daemon that `culvert-bench` measures.
 pub mod measured {
-    pub use crate::config::EngineChoice;
     pub use crate::table::Growing;
+    pub use config::EngineChoice;
     pub use control::{InstallOptions, InstallReport, bench_install, providers};
 }
 
@@ -30,13 +26,13 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
+use config::Config;
 
 use crate::cli::{Cli, Command, GuardCommand};
 use crate::command::{
-    capture, check, device, docs, doctor, events, exec, extcap, flows, guard, limit, metrics, nat,
-    reload, show, top, trace, web, why,
+    capture, check, device, docs, events, exec, extcap, flows, guard, limit, metrics, nat, reload,
+    show, top, trace, web, why,
 };
-use crate::config::Config;
 
 /// The program: does what its command line says, and gives the status to end with.
 pub fn main() -> ExitCode {
@@ -133,7 +129,9 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
             done(guard::apply(&Config::load(&args.config)?)?, json)
         }
         Command::Guard(GuardCommand::Clear(args)) => done(guard::clear(name, args.yes)?, json),
-        Command::Doctor(args) => return doctor::run(name, json, args),
+        Command::Doctor(args) => {
+            return doctor::run(name, json, &args.options(exec::named_library()));
+        }
         Command::Docs { directory } => {
             docs::write(directory)?;
             String::new()

@@ -9,6 +9,7 @@
 //! | [`paths`] | where an instance keeps its sockets and its state |
 //! | [`protocol`] | names of IP protocols |
 //! | [`rule_text`] | routing rules in iproute2's words |
+//! | [`units`] | numbers, times and spans for people |
 #![forbid(unsafe_code)]
 
 mod capture;
@@ -22,6 +23,7 @@ pub mod paths;
 pub mod protocol;
 mod reload;
 pub mod rule_text;
+pub mod units;
 mod why;
 mod words;
 

@@ -22,6 +22,7 @@ use memif::{
     Channel, ClientConfig, Faults, Link, Listener, MemifPort, Parts, Queue, ServerConfig, Trust,
 };
 use mirror::Snapshot;
+use report::State;
 use tracing::{info, warn};
 
 use crate::slots;
@@ -126,7 +127,7 @@ pub struct MemifState<'a> {
     /// Name of its interface.
     pub interface: &'a str,
     /// `up`, or what is the matter.
-    pub state: &'a str,
+    pub state: State,
     /// Role of this end.
     pub mode: &'static str,
     /// Frames that the peer sent and that went to Linux past the workers.
@@ -136,8 +137,6 @@ pub struct MemifState<'a> {
     /// Faults of peers, by name, where there are any.
     pub faults: Vec<(&'static str, u64)>,
 }
-
-const UP: &str = "up";
 
 impl Memifs {
     /// Makes the interfaces, and listens.
@@ -303,7 +302,10 @@ impl Memifs {
     pub fn states(&self) -> impl Iterator<Item = MemifState<'_>> {
         self.entries.iter().map(|entry| MemifState {
             interface: &entry.config.interface,
-            state: if entry.trouble.is_empty() { UP } else { &entry.trouble },
+            state: match entry.trouble.as_str() {
+                "" => State::Up,
+                trouble => State::Other(trouble.to_owned()),
+            },
             mode: match entry.config.role {
                 MemifRole::Server => "server",
                 MemifRole::Client => "client",

@@ -331,7 +331,7 @@ impl Daemon {
 
     fn ports_by_kind(&self) -> BTreeMap<String, Vec<String>> {
         let ports = self.crew.ports.working_kinds();
-        let memifs = self.linux.memifs.states().filter(|p| p.state == "up");
+        let memifs = self.linux.memifs.states().filter(|p| p.state == State::Up);
         let mut by_kind: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (interface, kind) in ports.chain(memifs.map(|p| (p.interface, "memif"))) {
             by_kind.entry(kind.into()).or_default().push(interface.into());
@@ -381,7 +381,7 @@ impl Daemon {
             })
             .collect();
         rows.extend(self.linux.memifs.states().map(|p| {
-            let (state, mode) = (p.state.into(), p.mode.into());
+            let (state, mode) = (p.state, p.mode.into());
             let row = row(p.interface, PortKind::Memif, state, mode, p.passed, p.stats);
             let faults = p.faults.into_iter().map(|(fault, count)| (fault.to_owned(), count));
             report::Port { faults: faults.chain(row.faults).collect(), ..row }

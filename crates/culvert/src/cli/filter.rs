@@ -2,10 +2,10 @@
 
 use clap::{Args, ValueEnum};
 use outcome::DropReason;
+use report::protocol;
+use report::{Network, PacketFilter};
 
 use super::number;
-use crate::protocol;
-use crate::report::{Network, PacketFilter};
 
 /// What a packet has to be. All that is given has to hold; without any, every packet is meant.
 #[derive(Clone, Debug, Default, Args)]

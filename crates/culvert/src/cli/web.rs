@@ -111,7 +111,7 @@ pub struct SaQuery {
     pub spi: Option<u32>,
 }
 
-/// Events after one of a run, as [`Request::Events`](crate::report::Request::Events) asks for them.
+/// Events after one of a run, as [`Request::Events`](report::Request::Events) asks for them.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 pub struct EventsQuery {

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use clap::Args;
+use report::protocol;
 
 use super::number;
-use crate::protocol;
 
 /// Below the help.
 pub const EXAMPLES: &str = "Examples:\n  \

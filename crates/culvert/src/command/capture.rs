@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use control::pcapng::{self, Block};
+use report::client::put;
+use report::{CaptureRequest, Refused, Request};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::keys::Keys;
 use super::output::{Output, Rotation};
 use crate::cli::CaptureArgs;
-use crate::client::put;
-use crate::report::{CaptureRequest, Refused, Request};
 
 /// How often it is looked whether the capture should end.
 const LOOK: Duration = Duration::from_millis(100);

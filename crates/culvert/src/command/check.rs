@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use config::{Config, Examined, Listed, any_machine};
 use control::{Situation, examine};
 use serde_json::json;
 
 use crate::cli::CheckArgs;
-use crate::config::{Config, Examined, Listed, any_machine};
 
 /// Prints all problems and warnings; the status is a failure if there are problems.
 pub fn run(name: &str, json: bool, args: &CheckArgs) -> (String, ExitCode) {

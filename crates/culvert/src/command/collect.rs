@@ -1,7 +1,7 @@
 //! Everything that the daemon counts, asked at once.
 
-use crate::client::{Client, ClientError};
-use crate::report::{Device, Drops, Limit, Policy, Port, Request, Sa, Stats, Status};
+use report::client::{Client, ClientError};
+use report::{Device, Drops, Limit, Policy, Port, Request, Sa, Stats, Status};
 
 /// How many of a kind are asked for one by one; of more there are the sums alone.
 #[derive(Clone, Copy, Debug)]

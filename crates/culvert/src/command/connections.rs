@@ -1,8 +1,7 @@
 //! Which connections of charon's are up, for people.
 
-use crate::command::events::time_text;
-use crate::report::{ConfiguredChild, Connections};
-use crate::table::span;
+use report::units::{span, time_text};
+use report::{ConfiguredChild, Connections};
 
 /// Children that are down and told by name.
 const MOST_NAMED: usize = 3;

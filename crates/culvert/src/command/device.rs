@@ -1,9 +1,11 @@
 //! `culvert device`: offload devices, their tables, and what they have done.
 
+use report::client::{ClientError, ask, ask_json};
+use report::units::si;
+use report::{Device, DeviceMove, Refused, Request};
+
 use crate::cli::DeviceArgs;
-use crate::client::{ClientError, ask, ask_json};
-use crate::report::{Device, DeviceMove, Refused, Request};
-use crate::table::{si, table};
+use crate::table::table;
 
 /// Shows the devices, or resets one.
 ///

@@ -4,9 +4,11 @@ use std::error::Error;
 use std::io::{self, ErrorKind, Write};
 use std::time::Duration;
 
+use report::client::ask;
+use report::units::time_text;
+use report::{Event, Events, Gone, Occurrence, Request, SaGone, SaIdentity};
+
 use crate::cli::EventsArgs;
-use crate::client::ask;
-use crate::report::{Event, Events, Gone, Occurrence, Request, SaGone, SaIdentity};
 
 /// How often a daemon is asked.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -106,13 +108,6 @@ fn text(event: &Event) -> String {
         }
     };
     format!("{time}  {name:<15}  {about}")
-}
-
-/// The time of day in UTC, of milliseconds since 1970.
-pub fn time_text(time_ms: u64) -> String {
-    let ms = time_ms % 86_400_000;
-    let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-    format!("{hours:02}:{minutes:02}:{seconds:02}.{:03}", ms % 1000)
 }
 
 fn identity(sa: &SaIdentity) -> String {

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use doctor::processes::{IKE_DAEMONS, IkeProcess, ike_processes};
+use report::{client, paths};
 use thiserror::Error;
 
 use crate::cli::ExecArgs;
-use crate::command::doctor::processes::{IKE_DAEMONS, IkeProcess, ike_processes};
-use crate::{client, paths};
 
 /// The preload library's file name.
 const LIBRARY: &str = "libculvert_preload.so";
@@ -117,7 +117,7 @@ fn display(program: &OsString) -> String {
 ///
 /// # Errors
 /// [`ExecError::NoLibrary`] lists the places.
-pub fn find_library(named: Option<&Path>) -> Result<PathBuf, ExecError> {
+fn find_library(named: Option<&Path>) -> Result<PathBuf, ExecError> {
     let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
     let candidates: Vec<PathBuf> = match named {
         Some(path) => vec![path.to_owned()],
@@ -132,6 +132,12 @@ pub fn find_library(named: Option<&Path>) -> Result<PathBuf, ExecError> {
     found.ok_or_else(|| ExecError::NoLibrary {
         searched: candidates.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "),
     })
+}
+
+/// The preload library as [`exec`] finds it when only the environment names it, or where it was looked for.
+pub fn named_library() -> Result<PathBuf, String> {
+    let named = std::env::var_os("CULVERT_PRELOAD").map(PathBuf::from);
+    find_library(named.as_deref()).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@
 use std::error::Error;
 
 use control::pcapng::LINK_RAW;
+use report::client::running;
 
 use super::capture::{Teller, capture};
 use crate::cli::{CaptureArgs, ExtcapArgs};
-use crate::client::running;
 
 /// Prefix of an interface's name, before the daemon's name.
 const PREFIX: &str = "culvert-";
@@ -39,7 +39,7 @@ pub fn extcap(args: &ExtcapArgs) -> Result<String, Box<dyn Error>> {
     }
     let interface = args.extcap_interface.as_deref();
     let name = interface.and_then(|interface| interface.strip_prefix(PREFIX));
-    let Some(name) = name.filter(|name| crate::config::valid_name(name)) else {
+    let Some(name) = name.filter(|name| config::valid_name(name)) else {
         return Err("Wireshark calls this: see docs/guides/capture.md".into());
     };
     let filter = args.extcap_capture_filter.as_deref().unwrap_or_default();

@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use report::client::put;
+use report::protocol;
+use report::units::rate;
+use report::{Flow, Flows, FlowsRequest, Refused, Request};
+
 use crate::cli::FlowsArgs;
-use crate::client::put;
-use crate::protocol;
-use crate::report::{Flow, Flows, FlowsRequest, Refused, Request};
-use crate::table::{rate, table};
+use crate::table::table;
 
 /// How much longer than an interval the daemon may take.
 const PATIENCE: Duration = Duration::from_secs(5);

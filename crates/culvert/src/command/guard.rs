@@ -5,15 +5,15 @@ use std::error::Error;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, IsTerminal};
 
+use config::{Config, TunConfig, valid_name};
 use control::files;
+use doctor::{confirm, orphans};
 use guard::{Barrier, Effect, Guard, GuardError};
+use report::paths;
+use report::protocol;
 use vault::Vault;
 use xfrm::RecordKey;
 
-use super::doctor::{confirm, orphans};
-use crate::config::{Config, TunConfig, valid_name};
-use crate::paths;
-use crate::protocol;
 use crate::table::table;
 
 fn open(name: &str, tun: &str) -> Result<Guard, Box<dyn Error>> {

@@ -10,10 +10,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use control::files::open_secret;
+use report::client::ask;
+use report::{Event, Events, Occurrence, Request, Sa, SaProtocol};
 
 use super::events::newest;
-use crate::client::ask;
-use crate::report::{Event, Events, Occurrence, Request, Sa, SaProtocol};
 
 /// The table of SAs that there were since it was begun.
 pub struct Keys {

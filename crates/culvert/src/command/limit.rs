@@ -3,10 +3,12 @@
 use std::collections::HashSet;
 use std::error::Error;
 
+use report::client::ask;
+use report::units::si;
+use report::{Limit, LimitColour, LimitSet, Refused, Request};
+
 use crate::cli::LimitCommand;
-use crate::client::ask;
-use crate::report::{Limit, LimitColour, LimitSet, Refused, Request};
-use crate::table::{si, table};
+use crate::table::table;
 
 /// Shows limits, or sets one.
 ///
@@ -86,7 +88,7 @@ fn text(limits: &[Limit]) -> String {
         ">RED BYTES",
     ];
     let rows = limits.iter().map(|l| {
-        let both = |of: fn(&crate::report::LimitBucket) -> Option<&str>| {
+        let both = |of: fn(&report::LimitBucket) -> Option<&str>| {
             l.buckets.iter().filter_map(of).collect::<Vec<_>>().join(" / ")
         };
         let count = |colour: &LimitColour| match colour.becomes.as_str() {
@@ -147,8 +149,9 @@ fn waiting(limits: &[Limit]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use report::{LimitBucket, LimitWaiting};
+
     use super::*;
-    use crate::report::{LimitBucket, LimitWaiting};
 
     fn limit(name: &str, parent: Option<&str>) -> Limit {
         let bucket = |rate: &str, left: Option<&str>| LimitBucket {

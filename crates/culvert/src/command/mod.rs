@@ -6,7 +6,6 @@ mod collect;
 mod connections;
 pub mod device;
 pub mod docs;
-pub mod doctor;
 pub mod events;
 pub mod exec;
 pub mod extcap;

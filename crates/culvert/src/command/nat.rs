@@ -2,11 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use report::client::{ClientError, ask, ask_json};
+use report::protocol;
+use report::units::si;
+use report::{Nat, NatEnds, NatTable, Request};
+
 use crate::cli::NatArgs;
-use crate::client::{ClientError, ask, ask_json};
-use crate::protocol;
-use crate::report::{Nat, NatEnds, NatTable, Request};
-use crate::table::{si, table};
+use crate::table::table;
 
 /// The table, or JSON.
 pub fn nat(name: &str, json: bool, args: &NatArgs) -> Result<String, ClientError> {
@@ -85,8 +87,9 @@ fn linux_table(table: NatTable) -> String {
 
 #[cfg(test)]
 mod tests {
+    use report::NatConnection;
+
     use super::*;
-    use crate::report::NatConnection;
 
     #[test]
     fn what_a_connection_becomes_is_told() {

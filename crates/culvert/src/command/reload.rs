@@ -4,10 +4,11 @@ use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
+use config::Listed;
+use report::client;
+use report::{Reloaded, Request};
+
 use crate::cli::ReloadArgs;
-use crate::client;
-use crate::config::Listed;
-use crate::report::{Reloaded, Request};
 
 /// Asks; the status is a failure if the file was refused.
 ///
@@ -64,8 +65,9 @@ fn text(answer: &Reloaded) -> String {
 
 #[cfg(test)]
 mod tests {
+    use config::Problem;
+
     use super::*;
-    use crate::config::Problem;
 
     #[test]
     fn the_last_line_is_the_verdict() {

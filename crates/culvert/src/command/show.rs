@@ -5,16 +5,16 @@ use std::error::Error;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use outcome::DropReason;
-use serde::de::DeserializeOwned;
-
-use super::{connections, tunnels};
-use crate::client::{ClientError, ask, ask_json};
-use crate::command::events::time_text;
-use crate::report::{
+use report::client::{ClientError, ask, ask_json};
+use report::units::{brief, si, span, time_text};
+use report::{
     Configuration, Drops, Policy, Port, PortKind, Queue, Request, Routes, Sa, SaProtocol, Stats,
     Status, TunnelState, Worker,
 };
-use crate::table::{brief, si, span, table, table_within, terminal_width};
+use serde::de::DeserializeOwned;
+
+use super::{connections, tunnels};
+use crate::table::{table, table_within, terminal_width};
 
 /// Asks, and prints the answer: as JSON, or as the text that `render` makes of it.
 fn show<T: DeserializeOwned>(
@@ -568,8 +568,9 @@ the guard in the kernel {blocked}"
 
 #[cfg(test)]
 mod tests {
+    use report::Latency;
+
     use super::*;
-    use crate::report::Latency;
 
     #[test]
     fn what_the_guard_blocks_is_told() {

@@ -4,10 +4,11 @@ use std::error::Error;
 use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
 
-use super::events::time_text;
+use report::client::ask_json;
+use report::units::time_text;
+use report::{Refused, Request, Trace, TraceRequest, Traced};
+
 use crate::cli::TraceArgs;
-use crate::client::ask_json;
-use crate::report::{Refused, Request, Trace, TraceRequest, Traced};
 use crate::table::pairs;
 
 /// How often the daemon is asked.

@@ -1,8 +1,8 @@
 //! Whether there are tunnels, for people: what the daemon knows, and what the process table adds.
 
-use super::doctor::processes::{IkeProcess, ike_processes_beside};
-use crate::paths;
-use crate::report::{Status, TunnelState};
+use doctor::processes::{IkeProcess, ike_processes_beside};
+use report::paths;
+use report::{Status, TunnelState};
 
 /// Adds what only a look at processes tells: an IKE daemon that runs past culvert.
 pub fn look_beside(status: &mut Status) {

@@ -3,11 +3,11 @@
 use std::error::Error;
 use std::net::IpAddr;
 
+use report::client::ask_json;
+use report::{Request, Why, WhyAnswer, WhyPacket, WhyRequest};
 use wire::protocol;
 
 use crate::cli::WhyArgs;
-use crate::client::ask_json;
-use crate::report::{Request, Why, WhyAnswer, WhyPacket, WhyRequest};
 use crate::table::pairs;
 
 /// ICMP's and ICMPv6's protocol, and the type of their echo request.

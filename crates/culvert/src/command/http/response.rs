@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::client::ClientError;
+use report::client::ClientError;
 
 /// A status of RFC 9110, §15.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

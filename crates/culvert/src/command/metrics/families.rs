@@ -7,13 +7,13 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
-
-use super::{latency, limits};
-use crate::command::collect::Seen;
-use crate::report::{
+use report::{
     Configuration, Connections, Device, DeviceTable, Limit, Policy, Port, Sa, State, Stats, Status,
     Worker,
 };
+
+use super::{latency, limits};
+use crate::command::collect::Seen;
 
 /// Names and values of a series' labels.
 type Labels = Vec<(&'static str, String)>;
@@ -379,8 +379,9 @@ fn of_policies(to: &mut Families<'_>, policies: Option<&[Policy]>) {
 
 #[cfg(test)]
 mod tests {
+    use report::ConfiguredChild;
+
     use super::*;
-    use crate::report::ConfiguredChild;
 
     #[test]
     fn a_port_tells_by_what_it_works_and_why() {

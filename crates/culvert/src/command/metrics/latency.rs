@@ -10,7 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::report::{Latency, Stats};
+use report::{Latency, Stats};
 
 const NS_PER_S: f64 = 1e9;
 
@@ -47,8 +47,9 @@ impl Collector for Histogram {
 
 #[cfg(test)]
 mod tests {
+    use report::LatencyRange;
+
     use super::*;
-    use crate::report::LatencyRange;
     use prometheus_client::encoding::text::encode;
 
     #[test]

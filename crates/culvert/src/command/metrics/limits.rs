@@ -7,7 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::report::{Limit, LimitColour, LimitWaiting};
+use report::{Limit, LimitColour, LimitWaiting};
 
 const US_PER_S: f64 = 1e6;
 

@@ -14,10 +14,11 @@ mod text;
 use std::error::Error;
 use std::sync::Arc;
 
+use report::client::Client;
+
 use super::collect::{Limits, collect};
 use super::http::{self, Fault, Status};
 use crate::cli::{Listen, MetricsArgs};
-use crate::client::Client;
 use serve::Scrapes;
 
 /// Prints what there is now, or serves it until it is stopped.

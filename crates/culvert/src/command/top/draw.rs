@@ -7,13 +7,13 @@ use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, TableState, Wrap};
+use report::units::{rate, si, span};
+use report::{Left, Policy, Sa};
 
 use super::limits::{Shares, bar};
 use super::sample::{FLOW_BITS, Pair};
 use super::sheet::{Cell, Sheet};
 use super::state::{Page, State};
-use crate::report::{Left, Policy, Sa};
-use crate::table::{rate, si, span};
 
 /// Bits a second that ports received, one for each look.
 pub type History = VecDeque<u64>;
@@ -333,10 +333,10 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::KeyCode;
+    use report::{Flow, Flows};
 
     use super::*;
     use crate::command::top::sample::tests::looks;
-    use crate::report::{Flow, Flows};
 
     /// The lines of a terminal of this size, after these keys.
     fn screen((width, height): (u16, u16), keys: &[KeyCode]) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::report::{Left, Sa};
+use report::{Left, Sa};
 
 /// Shares of limits of one kind that are used, from 0 to 1; none where there is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

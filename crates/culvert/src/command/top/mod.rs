@@ -26,12 +26,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use report::client::{Client, ClientError};
+use report::units::{span, time_text};
 
 use super::collect::{Limits, collect};
 use crate::cli::TopArgs;
-use crate::client::{Client, ClientError};
-use crate::command::events::time_text;
-use crate::table::span;
 use draw::{History, draw};
 use sample::{Look, Pair};
 use state::State;

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
+use report::Sa;
 use serde_json::{Map, Value};
 
 use super::limits::Shares;
 use super::sample::Pair;
 use super::sheet::Sheet;
-use crate::report::Sa;
 use crate::table::table;
 
 /// All sheets as tables, one below the other; those without rows are left out.
@@ -63,9 +63,10 @@ fn sheets(pair: &Pair<'_>) -> [Sheet; 6] {
 
 #[cfg(test)]
 mod tests {
+    use report::Left;
+
     use super::*;
     use crate::command::top::sample::tests::looks;
-    use crate::report::Left;
 
     #[test]
     fn sas_have_their_limits() {

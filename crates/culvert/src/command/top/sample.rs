@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use outcome::DropReason;
+use report::protocol;
+use report::{Device, Direction, Flows, Policy, Port, Sa, SaPlacement};
 
 use super::limits::{Shares, due};
 use super::sheet::{Cell, Sheet};
 use crate::command::collect::Seen;
 use crate::command::flows;
-use crate::protocol;
-use crate::report::{Device, Direction, Flows, Policy, Port, Sa, SaPlacement};
 
 /// The daemon's answers at one time.
 #[derive(Clone, Debug)]
@@ -286,8 +286,9 @@ fn index<T, K: std::hash::Hash + Eq>(all: &[T], key: impl Fn(&T) -> K) -> HashMa
 pub mod tests {
     use std::time::Duration;
 
+    use report::{Drops, Left, Stats, Status};
+
     use super::*;
-    use crate::report::{Drops, Left, Stats, Status};
 
     /// Two looks, two seconds apart: a port, an SA of 1000 packets a second, a policy, and drops.
     pub fn looks() -> (Look, Look) {

@@ -1,9 +1,9 @@
 //! Rows of cells, sorted and filtered.
 
+use report::units::{rate, si, span};
 use std::cmp::Ordering;
 
 use super::limits::percent;
-use crate::table::{rate, si, span};
 
 /// A cell: what is shown, and what it is sorted by.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,11 +1,11 @@
 //! What is looked at, and what keys do to it.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use report::PacketFilter;
 
 use super::sample::{FLOW_BITS, Pair, SA_ENDS};
 use super::sheet::Sheet;
 use crate::cli::number;
-use crate::report::PacketFilter;
 
 /// A page of the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

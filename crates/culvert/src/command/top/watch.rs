@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use report::{Flows, FlowsRequest, PacketFilter};
+
 use crate::command::flows::Feed;
-use crate::report::{Flows, FlowsRequest, PacketFilter};
 
 /// Flows that are told at most.
 const MOST: usize = 1000;

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use outcome::DropReason;
+use report::client::{Client, ClientError};
+use report::{self, Request, WhyAnswer};
 use serde_json::json;
 
 use super::capture::Captures;
 use crate::cli::{EventsQuery, NoQuery, QueryError, SaQuery, WebArgs, WhyQuery, parse_query};
 use crate::cli::{MOST_PACKETS, MOST_SECONDS};
-use crate::client::{Client, ClientError};
 use crate::command::http::{Answer, Fault, JSON, Status};
 use crate::command::why::{self, NoPacket};
-use crate::report::{self, Request, WhyAnswer};
 
 /// How long an answer is good for everybody who asks the same: however many look at the page, the daemon is asked as
 /// often as by one.

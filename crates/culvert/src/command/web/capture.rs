@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use std::time::Duration;
 
+use report::client::Client as Daemon;
+use report::{CaptureRequest, NotAllowed, Refused, Request};
+
 use crate::cli::CaptureQuery;
-use crate::client::Client as Daemon;
 use crate::command::http::{Client, Fault, Length, Status, Stream, write_head};
-use crate::report::{CaptureRequest, NotAllowed, Refused, Request};
 
 /// Bytes after which the daemon is asked to end. What workers have recorded by then still comes.
 const MAX_LEN: usize = 64 << 20;

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 pub use self::apparmor::{AppArmor, Confinement, Denial, PROFILES_DIR};
+use config::{Config, GuardConfig, PortConfig, Problem, Sockets, SourceChoice, TunConfig};
 use mirror::{Family, Link, Route, Rule};
+use report::{Owner, Policy, Port, PortKind, Sa, State, Status};
 use steer::device::Device;
 
 use super::processes::IkeProcess;
-use crate::config::{Config, GuardConfig, PortConfig, Problem, Sockets, SourceChoice, TunConfig};
-use crate::report::{Owner, Policy, Port, PortKind, Sa, State, Status};
 
 /// Everything that the checks look at.
 #[derive(Debug)]
@@ -475,7 +475,7 @@ pub fn healthy_daemon() -> Running {
             pid: 77,
             uptime_s: 60,
             engine: "ipsec-mb".into(),
-            tunnels: crate::report::TunnelState { up: 1, has_ike: true, ..Default::default() },
+            tunnels: report::TunnelState { up: 1, has_ike: true, ..Default::default() },
             sas: 2,
             policies: 3,
             restored: 0,
@@ -495,7 +495,7 @@ pub fn healthy_daemon() -> Running {
             seccomp: "on".into(),
             unprivileged: false,
             workers: Vec::new(),
-            configuration: crate::report::Configuration::default(),
+            configuration: report::Configuration::default(),
             warnings: Vec::new(),
         },
         ports: vec![port("wan"), port("lan")],
@@ -543,8 +543,8 @@ pub fn sa(why: Option<&str>) -> Sa {
         inner_mtu: None,
         path_mtu: None,
         is_path_mtu_learnt: false,
-        until_rekey: crate::report::Left::default(),
-        until_expiry: crate::report::Left::default(),
+        until_rekey: report::Left::default(),
+        until_expiry: report::Left::default(),
         keys: None,
     }
 }

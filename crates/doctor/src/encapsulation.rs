@@ -4,9 +4,10 @@
 //! IKE daemon with NAT traversal (RFC 3947) agrees to ESP in UDP when one end asks for it. What the peer gains, and whether
 //! its network lets UDP port 4500 pass, is not known here.
 
+use report::{PortKind, SaMode, SaProtocol};
+
 use super::facts::{Facts, Running};
 use super::finding::Finding;
-use crate::report::{PortKind, SaMode, SaProtocol};
 
 /// One line at most. Nothing beside a kernel, whose SAs are not super-packets' in any case.
 pub fn check(facts: &Facts) -> Vec<Finding> {
@@ -45,10 +46,11 @@ fn takes_super_packets(running: &Running) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use report::Sa;
+
     use super::super::facts::{healthy, healthy_daemon};
     use super::super::finding::Outcome;
     use super::*;
-    use crate::report::Sa;
 
     fn raw() -> Sa {
         Sa {

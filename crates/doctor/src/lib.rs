@@ -1,9 +1,10 @@
 //! `culvert doctor`: what keeps culvert from working well here, and what to do about it.
 //!
-//! First everything is looked at ([`gather`]), in the caller's network namespace and without
+//! First everything is looked at (`gather`), in the caller's network namespace and without
 //! changing anything: sockets and programs are opened and closed again, rules are checked and not
-//! applied. Then pure functions judge the [`facts::Facts`], one file for each area. With `--fix`
-//! what is safe to do is done ([`fix`], [`mend`]), and everything is looked at again.
+//! applied. Then pure functions judge these facts, one file for each area. With `--fix`
+//! what is safe to do is done (`fix`, `mend`), and everything is looked at again.
+#![forbid(unsafe_code)]
 
 mod apparmor;
 mod beside;
@@ -20,6 +21,7 @@ mod machine;
 mod mend;
 mod nat;
 mod network;
+mod options;
 pub mod orphans;
 mod others;
 mod paths;
@@ -41,7 +43,7 @@ use self::facts::Facts;
 use self::finding::{Finding, Outcome};
 use self::fix::How;
 pub use self::fix::confirm;
-use crate::cli::DoctorArgs;
+pub use self::options::Options;
 
 /// Looks, judges, and says what to do, or does it; the status is a failure if there are problems, or if
 /// something did not help.
@@ -51,13 +53,12 @@ use crate::cli::DoctorArgs;
 pub fn run(
     name: &str,
     json: bool,
-    args: &DoctorArgs,
+    options: &Options,
 ) -> Result<(String, ExitCode), Box<dyn Error>> {
-    let config = &args.config.config;
-    let look = || examine(&gather::facts(name, config, args.unprivileged));
+    let look = || examine(&gather::facts(name, options));
     let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let (output, is_well) = if args.fix {
-        fix::run(How { yes: args.yes, json, colour }, look)?
+    let (output, is_well) = if options.fix {
+        fix::run(How { yes: options.yes, json, colour }, look)?
     } else {
         let findings = look();
         let is_well = findings.iter().all(|f| f.result != Outcome::Problem);
@@ -101,7 +102,6 @@ fn examine(facts: &Facts) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::ConfigArg;
 
     #[test]
     fn a_healthy_machine_is_all_well() {
@@ -135,9 +135,14 @@ mod tests {
     /// The real machine, whatever it is like: looking takes a short time and ends in findings.
     #[test]
     fn looks_at_this_machine() {
-        let config = ConfigArg { config: "/nonexistent/culvert.toml".into() };
-        let args = DoctorArgs { config, unprivileged: false, fix: false, yes: false };
-        let (json, _) = run("doctor-test", true, &args).unwrap();
+        let options = Options {
+            config: "/nonexistent/culvert.toml".into(),
+            unprivileged: false,
+            fix: false,
+            yes: false,
+            preload: Err("nowhere".into()),
+        };
+        let (json, _) = run("doctor-test", true, &options).unwrap();
         let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
         let config = rows.iter().find(|r| r["check"] == "config").expect("a row about the file");
         assert_eq!(config["result"], "problem");

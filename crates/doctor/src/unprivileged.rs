@@ -43,8 +43,8 @@ fn privileges(finding: Finding, facts: &Facts) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::doctor::examine;
-    use crate::command::doctor::facts::{Failed, healthy, healthy_daemon};
+    use crate::examine;
+    use crate::facts::{Failed, healthy, healthy_daemon};
 
     #[test]
     fn bpf_and_its_capabilities_are_not_missed() {

@@ -11,14 +11,18 @@ mod huge_pages;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use control::{self, Situation, vlan_below};
+use config::{Examined, Listed, PortConfig, TunConfig};
+use control::{Situation, vlan_below};
 use crypto::Provider;
 use guard::{Effect, Guard, GuardError};
 use mirror::{Encap, Family, Link, Observer, Route, Snapshot, interface_setting};
 use outcome::DropReason;
+use report::client::{self, ClientError};
+use report::paths;
+use report::{Drops, Policy, Port, PortKind, Request, Stats};
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, netlink, socket_with};
 use steer::device::Device;
 use steer::{Steer, SteerConfig};
@@ -28,15 +32,12 @@ use super::facts::{
     Configuration, Facts, Failed, Instance, KernelEsp, Machine, Network, OtherInstance, PortFacts,
     Programs, Running, Standing, Trial, VlanFacts, Waited, XdpProgram,
 };
+use super::options::Options;
 use super::{policies, processes};
-use crate::client::{self, ClientError};
-use crate::command::exec;
-use crate::config::{Examined, Listed, PortConfig, TunConfig};
-use crate::paths;
-use crate::report::{Drops, Policy, Port, PortKind, Request, Stats};
 
 /// Looks at everything, in the calling thread's network namespace.
-pub fn facts(name: &str, path: &Path, is_unprivileged: bool) -> Facts {
+pub fn facts(name: &str, options: &Options) -> Facts {
+    let (path, is_unprivileged) = (options.config.as_path(), options.unprivileged);
     let Examined { config, problems, .. } =
         control::examine(path, &Situation::before_start(is_unprivileged));
     let loaded = config.ok_or_else(|| Listed { path, problems: &problems }.to_string());
@@ -54,7 +55,7 @@ pub fn facts(name: &str, path: &Path, is_unprivileged: bool) -> Facts {
         machine: machine(&tun.interface),
         ports,
         network: network(snapshot.ok(), trouble, &tun, configured),
-        programs: programs(),
+        programs: programs(options.preload.clone()),
         instance: instance_facts(instance, &tun),
         configuration: Configuration {
             path: path.to_owned(),
@@ -306,8 +307,7 @@ fn network(
     }
 }
 
-fn programs() -> Programs {
-    let named = std::env::var_os("CULVERT_PRELOAD").map(std::path::PathBuf::from);
+fn programs(preload: Result<PathBuf, String>) -> Programs {
     let swanctl = processes::find("swanctl").map(|path| {
         let help = processes::output(&path, &["--help"], "").unwrap_or_default();
         (path, processes::strongswan_version(&help))
@@ -315,7 +315,7 @@ fn programs() -> Programs {
     // Never asked for its version: charon-systemd takes every argument for a wish to start.
     let ike = processes::IKE_DAEMONS.into_iter().find_map(processes::find);
     Programs {
-        preload: exec::find_library(named.as_deref()).map_err(|e| e.to_string()),
+        preload,
         apparmor: apparmor::of_ike(ike.as_deref()),
         confinement: apparmor::confinement(ike.as_deref()),
         denials: denials::look(),

@@ -1,11 +1,12 @@
 //! Checks of kernel, privileges, crypto and the configuration file.
 
+use config::EngineChoice;
+use config::Problem;
+use report::Status;
+use report::units::time_text;
+
 use super::facts::{Facts, KernelEsp, Machine, Trial};
 use super::finding::{Finding, Outcome};
-use crate::command::events::time_text;
-use crate::config::EngineChoice;
-use crate::config::Problem;
-use crate::report::Status;
 
 /// All of them.
 pub fn check(facts: &Facts) -> Vec<Finding> {
@@ -358,10 +359,11 @@ fn refused(path: &dyn std::fmt::Display, problem: &Problem) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use report::Refusal;
+
     use super::super::facts::{Failed, healthy, healthy_daemon};
     use super::super::rows::{Row, assert_rows};
     use super::*;
-    use crate::report::Refusal;
 
     fn failed(text: &str) -> Trial {
         Err(Failed { text: text.into(), not_permitted: false })
@@ -449,12 +451,8 @@ mod tests {
             (|f| f.configuration.loaded = Err("bad".into()), "config", Problem, &["bad", "check"]),
             (
                 |f| {
-                    let frames = crate::config::Problem::new(
-                        "worker.frames",
-                        &1024,
-                        "too few",
-                        "write 4096",
-                    );
+                    let frames =
+                        config::Problem::new("worker.frames", &1024, "too few", "write 4096");
                     f.configuration.problems = vec![frames];
                 },
                 "config",

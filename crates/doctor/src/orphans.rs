@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use config::TunConfig;
 use control::is_own_rule;
 use mirror::{Family, Observer, Rule, RuleAction};
+use report::rule_text::title;
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
 use super::facts::{Facts, Network};
 use super::finding::Finding;
 use super::mend::Mend;
-use crate::config::TunConfig;
-use crate::rule_text::title;
 
 /// A finding for each.
 pub fn check(facts: &Facts) -> Vec<Finding> {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use report::{Direction, Sa};
+
 use super::facts::Facts;
 use super::finding::Finding;
-use crate::report::{Direction, Sa};
 
 /// From so many outbound SAs of a peer on their rekeyings are felt ...
 const MANY: usize = 8;
@@ -54,10 +55,11 @@ fn most_within_a_second(mut times: Vec<u64>) -> Option<(u64, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use report::Left;
+
     use super::super::facts::{healthy, healthy_daemon, sa};
     use super::super::finding::Outcome;
     use super::*;
-    use crate::report::Left;
 
     /// What is said of SAs of one peer that are due in so many seconds.
     fn said(times: &[u64]) -> Vec<Finding> {

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use report::paths;
+
 use super::facts::{AppArmor, Confinement, Denial, Facts, PROFILES_DIR};
 use super::finding::{Finding, Outcome};
-use crate::paths;
 
 /// All of them.
 pub fn check(facts: &Facts) -> Vec<Finding> {

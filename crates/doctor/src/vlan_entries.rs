@@ -1,8 +1,9 @@
 //! `[[vlan]]` for interfaces that culvert gives no priorities to.
 
+use config::VlanConfig;
+
 use super::facts::Facts;
 use super::finding::Finding;
-use crate::config::VlanConfig;
 
 /// Why it matters.
 pub const WHY: &str = "a name with a slip in it, or an interface that is still to be made: until then nothing \

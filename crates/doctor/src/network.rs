@@ -1,13 +1,13 @@
 //! Checks of forwarding, reverse path filters, routing rules and culvert's routing table.
 
+use config::TunConfig;
 use mirror::{Family, Rule, RuleAction};
+use report::rule_text::{describe, title};
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
 use super::facts::{Facts, Network};
 use super::finding::Finding;
 use super::mend::Mend;
-use crate::config::TunConfig;
-use crate::rule_text::{describe, title};
 
 /// All of them.
 pub fn check(facts: &Facts) -> Vec<Finding> {

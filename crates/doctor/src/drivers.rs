@@ -2,12 +2,12 @@
 //!
 //! Each row names where the fault is described. A row ends with the kernel that mends it, where one is known.
 
+use config::XdpMode;
 use steer::device::Device;
 
 use super::facts::{Facts, PortFacts, Works};
 use super::finding::Finding;
 use super::machine::version;
-use crate::config::XdpMode;
 
 /// How a port works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Which SAs and policies of a kernel the fast path has taken, and what has the others taken.
 
+use report::{Direction, Policy, PolicyAction, Sa, SaPlacement};
+
 use super::finding::Finding;
-use crate::report::{Direction, Policy, PolicyAction, Sa, SaPlacement};
 
 const CHECK: &str = "beside";
 

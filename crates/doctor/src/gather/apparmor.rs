@@ -78,8 +78,9 @@ fn apparmor_of(
 
 #[cfg(test)]
 mod tests {
+    use report::paths;
+
     use super::*;
-    use crate::paths;
 
     #[test]
     fn apparmor_by_its_files() {
@@ -124,8 +125,7 @@ mod tests {
 
     #[test]
     fn the_addition_that_is_shipped_counts() {
-        let shipped =
-            include_str!("../../../../../../packaging/apparmor/local-usr.sbin.charon-systemd");
+        let shipped = include_str!("../../../../packaging/apparmor/local-usr.sbin.charon-systemd");
         let of = |local| apparmor_of(Some("Y"), Some(""), Some(local), String::new());
         assert_eq!(of(shipped), AppArmor::Aware);
         // What the check tells the operator to add is what is shipped.

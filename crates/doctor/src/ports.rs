@@ -1,13 +1,13 @@
 //! Checks of the configured ports, and of the packet buffers that they share.
 
+use config::{Config, Sockets, XdpMode};
 use control::{FRAMES_PER_FULL_QUEUE, FRAMES_SPARE, QUEUES_PER_WORKER, frames_at_start};
+use report::{Port, PortKind, PortMode};
 use steer::device::{Device, Finding as DeviceFinding};
 
 use super::facts::{Facts, PortFacts, VlanFacts, Works, XdpProgram};
 use super::finding::{Finding, Outcome};
 use super::mend::Mend;
-use crate::config::{Config, Sockets, XdpMode};
-use crate::report::{Port, PortKind, PortMode};
 
 /// Every port, then the buffers.
 pub fn check(facts: &Facts) -> Vec<Finding> {
@@ -410,10 +410,11 @@ fn buffers(facts: &Facts, config: &Config) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use config::{Cpus, SourceChoice};
+
     use super::super::facts::{OtherInstance, healthy, healthy_daemon};
     use super::super::rows::{Row, assert_rows};
     use super::*;
-    use crate::config::{Cpus, SourceChoice};
 
     fn config(facts: &mut Facts) -> &mut Config {
         facts.configuration.loaded.as_mut().unwrap()

@@ -1,11 +1,12 @@
 //! Checks of the programs around culvert, of a running daemon, and of what a dead one left.
 
+use report::Owner;
+use report::paths;
+use report::units::span;
+
 use super::facts::{Facts, Running, Standing};
 use super::finding::Finding;
 use super::processes::IkeProcess;
-use crate::paths;
-use crate::report::Owner;
-use crate::table::span;
 
 /// All of them.
 pub fn check(facts: &Facts) -> Vec<Finding> {

@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use mirror::Prefix;
+use report::{Direction, Policy, PolicyAction, PolicyProtocol};
 
 use super::facts::{Facts, Running, Waited};
 use super::finding::Finding;
-use crate::report::{Direction, Policy, PolicyAction, PolicyProtocol};
 
 /// All of them.
 pub fn check(facts: &Facts) -> Vec<Finding> {

@@ -1,10 +1,11 @@
 //! Checks of culvert beside a kernel that owns SAs and policies (`source = "kernel"`).
 
+use config::{Firewall, SourceChoice};
+use report::{Direction, Policy, PolicyAction, Sa, SaProtocol};
+
 use super::facts::{Facts, KernelEsp};
 use super::finding::Finding;
 use super::taken;
-use crate::config::{Firewall, SourceChoice};
-use crate::report::{Direction, Policy, PolicyAction, Sa, SaProtocol};
 
 /// All of them.
 pub fn check(facts: &Facts) -> Vec<Finding> {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use report::{Direction, PortKind, Sa};
+
 use super::facts::{Facts, Running};
 use super::finding::Finding;
-use crate::report::{Direction, PortKind, Sa};
 
 /// MTU that every link with IPv6 has (RFC 8200, section 5), in bytes.
 const IPV6_LEAST: usize = 1280;
@@ -139,11 +140,12 @@ fn all_well(peers: &BTreeMap<&str, Peer>) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use report::{Policy, Port};
+
     use super::super::facts::{healthy, healthy_daemon, sa};
     use super::super::finding::Outcome::{Ok as Fine, Warning};
     use super::super::rows::{Row, assert_rows};
     use super::*;
-    use crate::report::{Policy, Port};
 
     /// A daemon with an outbound SA whose path takes so many bytes, 62 more than its tunnel.
     fn path(facts: &mut Facts, outer: usize) -> &mut Running {
