@@ -1,4 +1,4 @@
-//! What the instruction guard counts: a few suites' paths, the same in each run.
+//! Work that the instruction guard counts: a few suites' paths, the same in each run.
 //!
 //! `scripts/instructions` runs this under callgrind, which counts only inside `counted`, and holds
 //! the counts against `bench/instructions.toml`. Counts do not depend on how busy the machine is.

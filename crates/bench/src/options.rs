@@ -1,4 +1,4 @@
-//! What the caller can choose, the same for every benchmark.
+//! Options that a caller can choose, the same for every benchmark.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use core::time::Duration;

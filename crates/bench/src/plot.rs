@@ -27,7 +27,7 @@ pub struct Series {
 pub struct Chart {
     /// The file's name, without its ending.
     pub name: String,
-    /// What it shows.
+    /// Title of the plot.
     pub title: String,
     /// The horizontal axis, with its unit.
     pub x_label: String,

@@ -1,4 +1,4 @@
-//! Whether somebody else uses the other half of a core.
+//! Use of the other half of a core by somebody else.
 //!
 //! Most cores work on two threads of instructions at once, its *siblings*, which share its units. On a virtual
 //! machine the sibling is often another machine's: for some milliseconds at a time the core is a third slower,

@@ -1,4 +1,4 @@
-//! What stands around the gateway: interfaces, routes, neighbours, SAs and policies.
+//! The world around the gateway: interfaces, routes, neighbours, SAs and policies.
 //!
 //! ```text
 //!  10.1.0.0/16        lan +---------+ wan             172.16.0.0/12        10.128.0.0/9

@@ -82,7 +82,7 @@ fn rows_are_sane() {
     }
 }
 
-/// What a listener heard: measurements that began, by number, and rows.
+/// A listener's record: measurements that began, by number, and rows.
 #[derive(Default)]
 struct Heard(Mutex<(Vec<usize>, Vec<Row>)>);
 

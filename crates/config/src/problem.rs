@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: where, what, and what would be right.
+//! Problems of a configuration: where, what, and the remedy.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What Linux says of a connection, and whether the fast path may carry it.
+//! A connection as Linux describes it, and the conditions under which the fast path may carry it.
 
 use wire::protocol;
 

@@ -36,7 +36,7 @@ pub fn events(bytes: &[u8]) -> impl Iterator<Item = Event> {
     messages.filter_map(|(header, whole)| event(header.kind, whole.get(Header::LEN..)?))
 }
 
-/// What a message says, by its type and what follows its header; `None` if it is of another kind or
+/// The event of a message, by its type and the bytes behind its header; `None` if it is of another kind or
 /// unsound.
 pub fn event(kind: u16, message: &[u8]) -> Option<Event> {
     if kind == netfilter::kind(CTNETLINK, NEW) {

@@ -1,4 +1,4 @@
-//! What a packet belongs to a connection by, in one direction.
+//! The fields of a packet that name its connection, in one direction.
 
 use core::net::IpAddr;
 

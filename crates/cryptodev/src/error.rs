@@ -1,4 +1,4 @@
-//! What can be wrong with DPDK and its devices at the start.
+//! Errors of DPDK and its devices at the start.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! What a device's driver is told, and what DPDK is started with.
+//! Arguments of DPDK and of a device's driver.
 
 use rustix::thread::sched_getaffinity;
 

@@ -1,4 +1,4 @@
-//! What the device and its queues work on together.
+//! State that the device and its queues work on together.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};

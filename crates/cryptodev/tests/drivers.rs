@@ -28,7 +28,7 @@ fn every_driver_keeps_the_contract() {
     }
 }
 
-/// What the drivers of DPDK 22.11 have, and later ones may have more.
+/// The suites of DPDK 22.11's drivers. Later ones may have more.
 #[test]
 fn drivers_have_the_suites_that_are_asked_for() {
     let rows: &[(&str, &[&str])] = &[

@@ -1,4 +1,4 @@
-//! What a reset and a removal do to packets on their way.
+//! Packets on their way during a reset and a removal.
 
 mod common;
 

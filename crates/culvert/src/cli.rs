@@ -105,7 +105,7 @@ pub enum Command {
     Stats(StatsArgs),
     /// Dropped packets by reason.
     Drops(DropsArgs),
-    /// What would be done with a packet, and why. Nothing is sent.
+    /// Explain what would be done with a packet. Nothing is sent.
     ///
     /// Each question that the data path would ask is listed with its answer and the policy, SA, route or
     /// neighbour that gives it, then the verdict, and what would change it.
@@ -128,7 +128,7 @@ pub enum Command {
     /// options. A script of one line in Wireshark's folder for extcaps calls this (packaging/wireshark/culvert).
     /// Wireshark has to run as root, as the daemon answers nobody else.
     Extcap(Box<ExtcapArgs>),
-    /// What is done with live packets, and why.
+    /// Explain what is done with live packets.
     ///
     /// Of each packet that matches, until there are as many as asked for: the questions that the data path asks,
     /// each with its answer and the policy, SA, route or neighbour that gives it (as `culvert why`), and what
@@ -142,7 +142,7 @@ pub enum Command {
     /// a busy gateway's rate falls, and helpers (worker.crypto_cpus) rest. Without this nothing is slower.
     #[command(after_help = flows::EXAMPLES)]
     Flows(FlowsArgs),
-    /// What happens: SAs, peers, ports, bursts of drops, as it happens.
+    /// Show events as they happen: SAs, peers, ports, bursts of drops.
     ///
     /// First what is remembered of this run of the daemon, 4096 events at most, then each new one within
     /// half a second, until interrupted. With --json each is an object on a line of its own.
@@ -155,7 +155,7 @@ pub enum Command {
     /// scripts; with --json each limit has its share.
     #[command(after_help = top::KEYS)]
     Top(TopArgs),
-    /// What the daemon counts, for Prometheus.
+    /// Counters of the daemon, for Prometheus.
     ///
     /// Printed once, or served by HTTP, in Prometheus's text format or OpenMetrics. Series per SA and policy are bounded in number; the rest does not
     /// grow with them.

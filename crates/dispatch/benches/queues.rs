@@ -15,7 +15,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use dispatch::ordered::Released;
 use dispatch::{atomic, directed, ordered};
 
-/// What is moved.
+/// An item of the queues.
 type Item = [u64; 4];
 type Burst = ArrayVec<Item, 32>;
 

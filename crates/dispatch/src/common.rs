@@ -1,4 +1,4 @@
-//! What the three kinds share: their ends, the count of full events, the rounding of capacities.
+//! Code that the three kinds share: their ends, the count of full events, the rounding of capacities.
 
 use crate::ends::{Ends, Side};
 use crate::sync::{AtomicU64, Ordering, Padded};

@@ -1,4 +1,4 @@
-//! What comes back from a queue besides items: refusals and statistics.
+//! Refusals and statistics of a queue.
 
 use core::fmt;
 

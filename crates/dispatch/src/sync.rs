@@ -1,4 +1,4 @@
-//! What the queues are made of: the language's atomics and cells, or the model checker's.
+//! Atomics and cells that the queues are made of: the language's, or the model checker's.
 //!
 //! Under `--cfg loom` every atomic, cell and reference count comes from loom, which then tries the
 //! interleavings and the stale reads that the memory model allows. The names are the same.

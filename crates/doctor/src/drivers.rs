@@ -186,7 +186,7 @@ mod tests {
     use super::super::finding::Outcome;
     use super::*;
 
-    /// What is said of a port with this driver, kernel and mode; without one no daemon runs.
+    /// Findings about a port with this driver, kernel and mode; without one no daemon runs.
     fn said(driver: &str, kernel: &str, mode: Option<&str>) -> Vec<Finding> {
         let mut facts = healthy();
         facts.machine.kernel = kernel.into();

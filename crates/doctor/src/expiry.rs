@@ -61,7 +61,7 @@ mod tests {
     use super::super::finding::Outcome;
     use super::*;
 
-    /// What is said of SAs of one peer that are due in so many seconds.
+    /// Findings about SAs of one peer that are due in so many seconds.
     fn said(times: &[u64]) -> Vec<Finding> {
         let of = |s: &u64| Sa {
             direction: Some("out".into()),

@@ -1,4 +1,4 @@
-//! What a check yields, and how it is shown.
+//! Findings of the checks, and how they are shown.
 
 use std::fmt::Write as _;
 

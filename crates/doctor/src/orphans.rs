@@ -167,7 +167,7 @@ mod tests {
 
     const IKE: Option<(u16, u16)> = Some((500, 500));
 
-    /// What a daemon with this interface has for IPv4.
+    /// The rules of a daemon with this interface for IPv4.
     fn rules(interface: &str, at: u32, table: u32) -> Vec<Rule> {
         let rule = |priority, table| Rule {
             protocol: ROUTE_PROTOCOL,

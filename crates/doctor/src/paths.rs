@@ -1,4 +1,4 @@
-//! What fits the paths to peers: as a router has reported, as a route says, and what IPv6 and tunnel interfaces need.
+//! MTUs of the paths to peers: as a router has reported, as a route says, and as IPv6 and tunnel interfaces need.
 
 use std::collections::BTreeMap;
 

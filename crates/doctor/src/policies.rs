@@ -185,7 +185,7 @@ mod tests {
         policy(16, 200, "10.1.0.0/24", "10.2.3.0/24", "protect")
     }
 
-    /// What is said of the second behind the first.
+    /// Findings about the second policy behind the first.
     fn said(first: Policy, second: Policy) -> Vec<Finding> {
         let mut facts = healthy();
         let mut running = healthy_daemon();

@@ -1,4 +1,4 @@
-//! What a daemon without ports does not need (`culvert run --unprivileged`).
+//! Checks that a daemon without ports does not need (`culvert run --unprivileged`).
 
 use super::facts::Facts;
 use super::finding::{Finding, Outcome};

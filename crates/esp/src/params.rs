@@ -1,4 +1,4 @@
-//! What the data path has to know about an SA.
+//! Parameters of an SA that the data path has to know.
 
 use core::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! What the two headers of a tunnel take over from each other, where an SA's own flags leave it open.
+//! Fields that the two headers of a tunnel take over from each other, where an SA's own flags leave it open.
 
 use crate::ecn::EcnDecap;
 

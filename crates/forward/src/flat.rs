@@ -1,4 +1,4 @@
-//! What several tables make of a node's addresses: intervals, each with the first answer there is.
+//! The answers of several tables for a node's addresses: intervals, each with the first answer there is.
 
 use std::collections::BTreeMap;
 

@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(q.keys().count(), 0);
     }
 
-    /// What the queue should do, with a plain list.
+    /// A model of the queue: a plain list.
     #[derive(Default)]
     struct Model(Vec<(u8, u32, u64)>);
 

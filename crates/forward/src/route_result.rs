@@ -1,4 +1,4 @@
-//! What a look-up of a route gives.
+//! Result of a route look-up.
 
 use core::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! What is put up, left and taken away, in the kernel of a network namespace.
+//! Cases in the kernel of a network namespace: barriers put up, left and taken away.
 
 use super::*;
 use crate::testing::{in_namespace, run};

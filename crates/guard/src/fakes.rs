@@ -519,7 +519,7 @@ fn legal(words: &[&str]) -> Result<Vec<String>, String> {
     Ok(words.iter().map(|word| (*word).to_owned()).collect())
 }
 
-/// What a listing of the real kernel would say of a mark that it has cut.
+/// A listing of the real kernel, as it would be with a mark that it has cut.
 #[test]
 fn a_found_policy_of_ours_is_told_from_others() {
     use xfrm::codec::{Header, MarkAttribute, MessageWriter, attr, kind};

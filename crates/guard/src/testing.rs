@@ -1,4 +1,4 @@
-//! What tests of the kernel's tables need.
+//! Support for tests of the kernel's tables.
 
 /// Runs in a network namespace of its own, which ends with its thread.
 pub(crate) fn in_namespace(test: impl FnOnce() + Send + 'static) {

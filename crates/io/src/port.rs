@@ -1,4 +1,4 @@
-//! What every packet port does, and how it fails.
+//! The trait of every packet port, and its errors.
 
 use std::io;
 use std::os::fd::BorrowedFd;

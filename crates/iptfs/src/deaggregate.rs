@@ -274,7 +274,7 @@ mod tests {
         [&[0, 0, high, low], &parts.concat()[..]].concat()
     }
 
-    /// What comes out of these payloads, numbered from 1, and what was found in the last.
+    /// Packets out of these payloads, numbered from 1, and what was found in the last.
     fn run(payloads: &[Vec<u8>]) -> (Vec<Vec<u8>>, Found) {
         let (mut deaggregator, mut got, mut found) =
             (Deaggregator::default(), Got::default(), None);

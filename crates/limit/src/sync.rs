@@ -1,4 +1,4 @@
-//! What limiters are made of: the language's atomics, or the model checker's.
+//! Atomics that limiters are made of: the language's, or the model checker's.
 //!
 //! Under `--cfg loom` every atomic comes from loom, which then tries the interleavings and the stale reads that the memory
 //! model allows.

@@ -1,4 +1,4 @@
-//! What is done to packets of a colour.
+//! Treatment of the packets of a colour.
 
 use crate::Colour;
 

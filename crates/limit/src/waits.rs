@@ -1,4 +1,4 @@
-//! What is told of packets that wait: how many, and how long they did.
+//! Statistics of packets that wait: how many, and how long they did.
 
 use crate::class::{CLASSES, Class};
 use crate::sync::{AtomicU64, Relaxed};

@@ -1,4 +1,4 @@
-//! What the data path needs of memory and safe code does not give.
+//! Memory for the data path, where safe code does not give it.
 //!
 //! One of the few crates with unsafe code, so that the pure crates above it need none. Each part
 //! has a safe interface of its own and knows nothing of packets or SAs.

@@ -1,4 +1,4 @@
-//! What functions that have returned leave on the stack.
+//! Secrets that functions leave on the stack when they return.
 
 use core::hint::black_box;
 

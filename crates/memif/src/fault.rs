@@ -1,4 +1,4 @@
-//! What a peer does wrong, counted by name.
+//! Faults of a peer, counted by name.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;

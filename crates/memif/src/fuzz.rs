@@ -1,4 +1,4 @@
-//! What a hostile peer can send, and write into memory: for the fuzz targets.
+//! Messages and memory of a hostile peer, for the fuzz targets.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

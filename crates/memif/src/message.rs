@@ -375,7 +375,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is read and written again reads the same: nothing of a field is lost.
+        /// A message that is read and written again reads the same: nothing of a field is lost.
         #[test]
         fn round_trip(kind in 1_u8..=8, mut bytes in prop::collection::vec(any::<u8>(), LEN)) {
             (bytes[0], bytes[1]) = (kind, 0);

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the mirror.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What Linux knows about a network, as plain values.
+//! A network as Linux knows it, in plain values.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What a driver tells XDP programs of frames (`linux/netdev.h`, Linux 6.3 and later).
+//! Metadata of frames that a driver tells XDP programs (`linux/netdev.h`, Linux 6.3 and later).
 
 use std::io;
 

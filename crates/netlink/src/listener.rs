@@ -1,4 +1,4 @@
-//! What the kernel tells without being waited for.
+//! Notifications of the kernel.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -1,4 +1,4 @@
-//! What the messages of nfnetlink have in common: connection tracking, nf_tables, logs.
+//! The common part of nfnetlink's messages: connection tracking, nf_tables, logs.
 //!
 //! Their type is a subsystem and a message of it, and their body begins with `nfgenmsg`. Numbers in
 //! their attributes are in network byte order.

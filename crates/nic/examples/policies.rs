@@ -1,4 +1,4 @@
-//! What a look-up of the device's policies costs, by how many there are:
+//! Cost of a look-up of the device's policies, by how many there are:
 //! `cargo run --release -p culvert-nic --example policies`.
 
 use core::hint::black_box;

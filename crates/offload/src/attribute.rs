@@ -1,4 +1,4 @@
-//! What of an SA or a policy a device can lack.
+//! Attributes of an SA or a policy that a device can lack.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! What a device does, and whether an SA or a policy is within it.
+//! Capabilities of a device, and tests of an SA or a policy against them.
 
 use core::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! What every device must pass: the page of this crate as assertions.
+//! Contract that every device must pass: the page of this crate as assertions.
 //!
 //! A device's crate calls [`check`] in a test, with a device that is empty. Packet offload is tried as a loop:
 //! what the device has sealed goes back into it.

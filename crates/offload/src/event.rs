@@ -1,4 +1,4 @@
-//! What a device reports by itself.
+//! Events that a device reports by itself.
 
 use crate::handle::SaHandle;
 

@@ -1,4 +1,4 @@
-//! What engines and the control thread tell one another about a device.
+//! State of a device that engines and the control thread tell one another.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! What became of a packet: the one table of drop reasons, and the ways a packet can end.
+//! Fate of a packet: the one table of drop reasons, and the ways a packet can end.
 //!
 //! Every packet that enters the data path ends in exactly one [`Outcome`]. The counters that the
 //! worker keeps are indexed by it, so that the sum of packets in can be held against the sum of

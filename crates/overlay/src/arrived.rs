@@ -5,7 +5,7 @@ use wire::{EtherType, Fragment, Headers, L4Checksum, MacAddr, ipv4, ipv6, protoc
 
 use crate::{GRE_PROTOCOL, geneve, gre, l2tp, vxlan};
 
-/// What a packet names its tunnel by, beside addresses.
+/// Name of a packet's tunnel, beside addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Id {
     /// GRE with this key, or without one.
@@ -40,7 +40,7 @@ pub enum Id {
     },
 }
 
-/// What is inside of a tunnel's packet.
+/// Payload of a tunnel's packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inner {
     /// An IP packet alone.
@@ -171,7 +171,7 @@ fn of_l2tp(
     Ok(Arrived { id: Id::L2tp { port, session }, cut: at + len, inner: None, has_checksum })
 }
 
-/// What is inside of headers that say its kind, and the length of what is in front of IP.
+/// The payload behind headers that say its kind, and the length of what is in front of IP.
 fn of_payload(kind: EtherType, inside: &[u8]) -> Result<(Inner, usize), Unread> {
     if kind == gre::ETHERNET {
         return of_frame(inside);

@@ -46,7 +46,7 @@ pub struct Macs {
     pub src: MacAddr,
 }
 
-/// What stands between the outer IP header and the packet.
+/// Headers between the outer IP header and the packet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
     /// GRE; with stations, around Ethernet frames (`gretap`).
@@ -259,7 +259,7 @@ impl Encap {
         let _ = fields.emit(datagram);
     }
 
-    /// What the headers of the outer packets say, as policies ask for it: source port, destination port, header
+    /// Ports of the outer packets, as policies ask for them: source port, destination port, header
     /// length. The source port is that of a flow with this entropy.
     pub const fn ports(&self, entropy: u32) -> (u16, u16) {
         match self.udp {

@@ -82,7 +82,7 @@ pub struct Bounds {
     pub jitter_ns: Option<u64>,
 }
 
-/// What is seen of a path beside its window.
+/// Facts about a path beside its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// True if more probes in a row are without a reply than may be.

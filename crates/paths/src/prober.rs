@@ -67,7 +67,7 @@ pub struct Refusals {
     pub own_clock: u64,
 }
 
-/// What a reply is worth.
+/// Worth of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// It answers a probe, with this delay in nanoseconds.

@@ -27,7 +27,7 @@ fn prober() -> Prober {
     Prober::new(stamp(), PLAN, 1000, 0)
 }
 
-/// What a reflector makes of a probe that it keeps for a while by its clock.
+/// A reflector's reply to a probe that it keeps for a while by its clock.
 fn reflection(probe: &[u8], received_ns: u64, sent_ns: u64) -> Vec<u8> {
     let mut reflector = Reflector::new(Vec::new(), Limits { per_second: 1000, sessions: 0 });
     let asked = Asked { from: SocketAddr::from(([192, 0, 2, 1], 5)), ttl: 64, class: 0 };

@@ -1,4 +1,4 @@
-//! What no policy applies to: the gateway's own key exchange and neighbour discovery.
+//! Packets that no policy applies to: the gateway's own key exchange and neighbour discovery.
 //!
 //! RFC 4301 §4.4.1 makes an implementation able to let IKE and neighbour discovery pass whatever
 //! the SPD says: without them no SA can be negotiated and no next hop be found. Linux leaves IKE

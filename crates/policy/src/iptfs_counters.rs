@@ -1,4 +1,4 @@
-//! What an SA of IP-TFS mode has packed, or unpacked: written by its home, read by anyone.
+//! Counters of an SA of IP-TFS mode: written by its home, read by anyone.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! Whether what was found out about a flow still holds, in a few loads.
+//! Stamps, which tell in a few loads if what was found out about a flow still holds.
 
 use core::net::IpAddr;
 

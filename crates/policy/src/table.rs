@@ -336,7 +336,7 @@ mod tests {
 
     const TAGS: u32 = 64;
 
-    /// What is in which chain, in order, and who comes before whom.
+    /// Entries of each chain, in order, and who comes before whom.
     #[derive(Default)]
     struct Model {
         chains: HashMap<u32, Vec<u32>>,

@@ -1,4 +1,4 @@
-//! Whether a packet that arrived was protected as policy asks (RFC 4301 §5.2, step 4).
+//! Test that a packet arrived protected as policy asks (RFC 4301 §5.2, step 4).
 
 use std::sync::Arc;
 

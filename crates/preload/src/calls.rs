@@ -1,4 +1,4 @@
-//! What each call does on a socket of ours.
+//! The work of each call on a socket of ours.
 //!
 //! Every function takes the lock by itself. Those that may have to wait do not wait: they return
 //! [`Outcome::Wait`], and the interposed function waits where no lock is held and the thread may be

@@ -224,7 +224,7 @@ mod tests {
             }
         }
 
-        /// What is left is what was not ours, in its order.
+        /// Descriptors that were not ours are left, in their order.
         #[test]
         fn the_rest_stays(list in proptest::collection::vec(any::<bool>(), 1..9)) {
             let one = |(n, ours): (usize, &bool)| {

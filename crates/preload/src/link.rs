@@ -1,4 +1,4 @@
-//! What is behind a socket's descriptors: a connection, or a placeholder while there is none.
+//! The far side of a socket's descriptors: a connection, or a placeholder while there is none.
 //!
 //! All of it runs with the state's lock held and never waits.
 

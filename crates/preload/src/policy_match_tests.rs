@@ -28,7 +28,7 @@ fn stays(line: &str) {
     assert_eq!(translated(line), None, "{line}");
 }
 
-/// What strongSwan's `_updown` says.
+/// The rules of strongSwan's `_updown`.
 #[test]
 fn rules_of_updown() {
     let reqid = "--pol ipsec --reqid 7 --proto esp";

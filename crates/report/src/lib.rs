@@ -1,4 +1,4 @@
-//! What the daemon answers over its control socket, which `--json` prints as it is, and the client that asks.
+//! Answers of the daemon over its control socket, which `--json` prints as they are, and the client that asks.
 //!
 //! | module | what it is |
 //! | --- | --- |

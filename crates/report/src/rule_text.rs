@@ -75,7 +75,7 @@ fn table_name(table: u32) -> String {
 mod tests {
     use super::*;
 
-    /// What Linux prints for the rules of a running daemon, less `proto 219`.
+    /// The rules of a running daemon as Linux prints them, less `proto 219`.
     #[test]
     fn as_ip_rule_prints_them() {
         let rule = |priority| Rule::new(Family::V4, priority, 0);

@@ -204,7 +204,7 @@ impl PortMode {
         matches!(self, PortMode::GenericCopy | PortMode::GenericZeroCopy)
     }
 
-    /// Whether frames are copied, of AF_XDP sockets.
+    /// True if frames are copied, of AF_XDP sockets.
     pub const fn copies(&self) -> Option<bool> {
         match self {
             PortMode::NativeCopy | PortMode::GenericCopy => Some(true),

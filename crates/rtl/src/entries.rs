@@ -1,4 +1,4 @@
-//! What tables are asked about, and why one was not changed.
+//! Look-ups of tables, and the reasons why one was not changed.
 
 use crate::registers::{MAGIC, VERSION};
 use crate::sa::{SaError, SaIndex};

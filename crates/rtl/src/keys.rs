@@ -1,4 +1,4 @@
-//! What is computed once per SA, so that the gateway need not: HMAC's states behind the key pads,
+//! Values computed once per SA, so that the gateway need not: HMAC's states behind the key pads,
 //! and the powers of AES-GCM's hash key.
 
 use openssl::error::ErrorStack;

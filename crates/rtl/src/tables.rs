@@ -653,7 +653,7 @@ mod tests {
         assert_eq!(reads, [1, 3, 9, 11], "policies and SAs of both directions");
     }
 
-    /// What a reset has emptied is written again in the same places, and by the same chains.
+    /// Entries that a reset has emptied are written again in the same places, and by the same chains.
     #[test]
     fn a_restored_gateway_has_what_it_had() {
         let mut memory = Memory::default();

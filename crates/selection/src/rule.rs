@@ -26,7 +26,7 @@ pub enum Spread {
     Share,
 }
 
-/// What becomes of flows while no path is within the bounds.
+/// Treatment of flows while no path is within the bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fallback {
     /// They take the least bad path.
@@ -45,7 +45,7 @@ pub struct Rule {
     pub bounds: Bounds,
     /// How flows are spread over the good paths.
     pub spread: Spread,
-    /// What becomes of flows where none is good.
+    /// Treatment of flows where none is good.
     pub fallback: Fallback,
     /// How long a path must be within the bounds by the margin before it is good again.
     pub return_after: Duration,

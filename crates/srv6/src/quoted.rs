@@ -1,4 +1,4 @@
-//! What an ICMPv6 error quotes of a packet with segments, and whether a headend has made that packet.
+//! Packets with segments that ICMPv6 errors quote, and the test if a headend has made one.
 //!
 //! Errors from inside of the path come to the source of the outer header (RFC 8754 §5.4), and quote the packet as
 //! it was there: with fewer segments left, at another segment, perhaps without its routing header (PSP), perhaps

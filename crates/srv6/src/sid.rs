@@ -1,4 +1,4 @@
-//! What a segment of this node is.
+//! Segments of this node.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! What the loader is told: modes, sizes, prefixes, ports.
+//! Settings of the loader: modes, sizes, prefixes, ports.
 
 use core::fmt;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What the program decides about a frame.
+//! Verdict of the program on a frame.
 
 use core::fmt;
 

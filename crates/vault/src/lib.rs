@@ -1,4 +1,4 @@
-//! What must outlive the daemon: the SAs and policies it serves, and their live numbers.
+//! State that must outlive the daemon: the SAs and policies it serves, and their live numbers.
 //!
 //! A daemon that is killed under traffic has to take up the same SAs again without repeating a
 //! sequence number and without opening the replay window a second time. The [`Vault`] is a

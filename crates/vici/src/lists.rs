@@ -1,4 +1,4 @@
-//! What charon's lists say of children: which are configured, and which have SAs.
+//! Children in charon's lists: which are configured, and which have SAs.
 
 use crate::message::{Element, Malformed, walk};
 

@@ -1,4 +1,4 @@
-//! What moving a packet of a known flow takes of its headers, in one word.
+//! Fields of the headers that moving a packet of a known flow takes, in one word.
 //!
 //! ```text
 //!   bits   0         16         32    40          48              56

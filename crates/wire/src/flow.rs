@@ -1,4 +1,4 @@
-//! What makes packets one flow, as a few integers to compare and to hash.
+//! The key of a flow, as a few integers to compare and to hash.
 //!
 //! ```text
 //!   word      0                     1          2          3          4
@@ -234,7 +234,7 @@ mod tests {
         FlowKey::of(&headers(IpAddr::V6(src.into()), IpAddr::V6(dst.into()), 17, ports))
     }
 
-    /// What the key stands for, compared field by field.
+    /// The parts of the key, compared field by field.
     fn parts(h: &Headers) -> impl Eq + core::fmt::Debug {
         (h.src, h.dst, h.protocol, h.src_port, h.dst_port, h.fragment)
     }

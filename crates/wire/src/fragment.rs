@@ -1,4 +1,4 @@
-//! Whether and how a packet is a fragment.
+//! Fragments: the part of a packet that one is.
 
 /// Place of a packet among the fragments of a whole one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

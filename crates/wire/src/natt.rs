@@ -1,4 +1,4 @@
-//! What travels on UDP port 4500: ESP, IKE behind its marker, keepalives (RFC 3948 §2).
+//! Payloads on UDP port 4500: ESP, IKE behind its marker, keepalives (RFC 3948 §2).
 //!
 //! ```text
 //! ESP:        UDP header, ESP header: SPI (not zero), sequence number, ...

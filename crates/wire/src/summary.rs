@@ -291,7 +291,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(3000))]
 
-        /// What there is of a summary is what the parser says, also of packets that are not quite
+        /// A summary, where there is one, says what the parser says, also of packets that are not quite
         /// right; and those that are have one.
         #[test]
         fn agrees_with_the_parser(

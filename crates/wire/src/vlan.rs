@@ -1,4 +1,4 @@
-//! What tells the VLANs of a port apart: the tags of their frames (IEEE 802.1Q, 802.1ad).
+//! Names of a port's VLANs: the tags of their frames (IEEE 802.1Q, 802.1ad).
 
 use core::fmt;
 

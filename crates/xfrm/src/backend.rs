@@ -1,4 +1,4 @@
-//! What the database drives: the data path, behind a trait.
+//! The data path that the database drives, behind a trait.
 
 use crate::codec::{Offload, constant};
 use crypto::Keys;

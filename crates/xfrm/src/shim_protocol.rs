@@ -1,4 +1,4 @@
-//! What the preload library and the server say to each other beside netlink.
+//! Records that the preload library and the server exchange beside netlink.
 //!
 //! One `AF_UNIX` `SOCK_SEQPACKET` connection stands for one `NETLINK_XFRM` socket. A datagram is
 //! one of two things:

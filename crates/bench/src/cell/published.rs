@@ -1,4 +1,4 @@
-//! What a published system does in this shape: a fast path for small-cell backhaul beside Linux, on a 16-core Arm
+//! Published figures of a system in this shape: a fast path for small-cell backhaul beside Linux, on a 16-core Arm
 //! Cortex-A72 at 1.8 GHz with a crypto engine. An application in user space forwards at layer 2, and both directions of
 //! the forwarding path go through IPsec.
 //!

@@ -1,4 +1,4 @@
-//! What the peer is given: a configuration, and a capture to receive again and again.
+//! Input of the peer: a configuration, and a capture to receive again and again.
 
 use core::fmt::Write as _;
 use core::time::Duration;

@@ -38,7 +38,7 @@ pub enum BenchCommand {
     /// One worker that shares its SAs with crypto threads; workers of one gateway, with SAs of their own
     /// and with every packet handed over; and gateways that share nothing. --sas is for each worker.
     Scale(BenchArgs),
-    /// What a core does for a packet in clear, in software, and with crypto and packet offload.
+    /// Work of a core for a packet in clear, in software, and with crypto and packet offload.
     ///
     /// The devices are free: what they do themselves is left out of the time. On one core, and on two
     /// where there are so many.
@@ -56,7 +56,7 @@ pub enum BenchCommand {
     /// back, and is sealed: 128 to 1400 bytes, one, two and four tunnels. Fails unless every packet went the whole
     /// way. --sas are tunnels, of which each has a worker where there are so many cores.
     SmallCell(BenchArgs),
-    /// What look-ups and packets cost as policies, routes and flows grow.
+    /// Cost of look-ups and packets as policies, routes and flows grow.
     Growth(BenchArgs),
     /// The gateway path while SAs are replaced.
     Rekey(BenchArgs),

@@ -1,4 +1,4 @@
-//! What entries mean, and which are refused.
+//! The meaning of entries, and refusals.
 
 use super::*;
 use crate::Config;

@@ -144,7 +144,7 @@ pub fn config(suite: Suite, spi: u32) -> SaConfig {
     SaConfig { reqid: 7, ..SaConfig::plain(params) }
 }
 
-/// What the software's engine does.
+/// The software's engine.
 pub struct Software(OpensslProvider, Box<dyn Engine>);
 
 impl Software {

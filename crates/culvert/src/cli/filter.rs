@@ -7,7 +7,7 @@ use report::{Network, PacketFilter};
 
 use super::number;
 
-/// What a packet has to be. All that is given has to hold; without any, every packet is meant.
+/// Conditions on a packet. All that are given have to hold; without any, every packet is meant.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Which packets (all that is given has to hold)")]
 pub struct FilterArgs {

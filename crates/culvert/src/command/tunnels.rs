@@ -1,4 +1,4 @@
-//! Whether there are tunnels, for people: what the daemon knows, and what the process table adds.
+//! Text about tunnels, or their absence: from what the daemon knows, and what the process table adds.
 
 use doctor::processes::{IkeProcess, ike_processes_beside};
 use report::paths;

@@ -1,4 +1,4 @@
-//! What was seen of AppArmor.
+//! Facts about AppArmor.
 
 /// Where AppArmor's profiles are; what operators add to them lies in `local` below.
 pub const PROFILES_DIR: &str = "/etc/apparmor.d";

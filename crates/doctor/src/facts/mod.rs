@@ -1,4 +1,4 @@
-//! What was seen of a machine: plain values, which the checks judge and the tests make up.
+//! Facts about a machine: plain values, which the checks judge and the tests make up.
 
 mod apparmor;
 

@@ -39,7 +39,7 @@ fn kernel_log() -> io::Result<String> {
     Ok(messages(OpenOptions::new().read(true).custom_flags(flags).open(KERNEL_LOG)?))
 }
 
-/// What a log of one message a read has, up to where it would block.
+/// The text of a log that has one message a read, up to where it would block.
 fn messages(mut log: impl Read) -> String {
     let (mut text, mut message) = (String::new(), [0; MOST_MESSAGE]);
     loop {

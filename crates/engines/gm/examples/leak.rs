@@ -1,5 +1,5 @@
-//! Whether the portable version's time tells something of keys or text, in the manner of dudect (Reparaz, Balasch and Verbauwhede,
-//! 2017): the same work with one fixed secret and with ever other ones takes turns at random, and Welch's t-test says whether the
+//! Dependence of the portable version's time on keys or text, in the manner of dudect (Reparaz, Balasch and
+//! Verbauwhede, 2017): the same work with one fixed secret and with ever other ones takes turns at random, and Welch's t-test says whether the
 //! two times differ.
 //!
 //! `cargo run --release -p culvert-engine-gm --example leak -- [ROUNDS]`

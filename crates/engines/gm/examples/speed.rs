@@ -1,4 +1,4 @@
-//! What the engine costs for each byte of text, beside OpenSSL's functions: cycles of the time stamp counter.
+//! Cost of the engine for each byte of text, beside OpenSSL's functions: cycles of the time stamp counter.
 //!
 //! `cargo run --release -p culvert-engine-gm --example speed -- [TEXT_LEN...]`
 //!

@@ -1,5 +1,5 @@
-//! Whether an implementation does what the portable one does: bursts of packets of such lengths that every way through it is gone,
-//! which one packet of a known answer does not do.
+//! Comparison of an implementation with the portable one: bursts of packets of such lengths that every way through it
+//! is gone, which one packet of a known answer does not do.
 
 use crypto::{Cipher, EngineError, IcvLen, Integrity, Job, JobStatus, Keys, Op, Provider, Suite};
 

@@ -1,4 +1,4 @@
-//! What a session holds.
+//! State of a session.
 
 use crypto::{Cipher, Integrity, Keys, Suite};
 

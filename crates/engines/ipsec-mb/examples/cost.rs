@@ -1,4 +1,4 @@
-//! What the engine costs over the bare library: cycles of the time stamp counter for each packet.
+//! Cost of the engine over the bare library: cycles of the time stamp counter for each packet.
 //!
 //! `cargo run --release -p culvert-ipsec-mb --example cost -- [SESSIONS [FRAMES]]`
 //!

@@ -1,4 +1,4 @@
-//! What a session holds.
+//! State of a session.
 
 use crypto::{Cipher, Keys, Suite};
 use zeroize::Zeroizing;

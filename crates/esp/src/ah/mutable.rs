@@ -1,4 +1,4 @@
-//! What may change on the way of the headers in front of AH (RFC 4302 §3.3.3.1 and appendix A).
+//! Mutable fields of the headers in front of AH (RFC 4302 §3.3.3.1 and appendix A).
 
 use core::ops::Range;
 

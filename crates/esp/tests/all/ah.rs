@@ -89,7 +89,7 @@ fn every_suite_mode_family_and_alignment() {
     }
 }
 
-/// What routers change of a packet on its way: TTL, DSCP, ECN, DF, flow label, checksum.
+/// A packet as routers change it on its way: TTL, DSCP, ECN, DF, flow label, checksum.
 fn routed(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     if packet[0] >> 4 == 4 {
@@ -165,7 +165,7 @@ fn no_other_flipped_bit_goes_unnoticed() {
     }
 }
 
-/// Whether a byte is of an option, in the vectors' packets, that may change: record route and an
+/// True if a byte is of an option, in the vectors' packets, that may change: record route and an
 /// unknown one in IPv4, whose contents do not matter; data of those marked so in IPv6.
 fn is_option_data(packet: &[u8], at: usize) -> bool {
     match (packet[0], packet.get(40)) {

@@ -148,7 +148,7 @@ proptest! {
     }
 }
 
-/// What is below Linux's threshold goes as it is, however well it would compress.
+/// A packet below Linux's threshold goes as it is, however well it would compress.
 #[test]
 fn short_ones_are_not_compressed() {
     let tx = sa(comp(true, Mode::Transport));

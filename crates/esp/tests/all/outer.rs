@@ -182,7 +182,7 @@ fn transport_behind_a_nat() {
     }
 }
 
-/// What Linux's counters would say: the inner packet in tunnel mode, the payload behind the
+/// Bytes as Linux's counters would have them: the inner packet in tunnel mode, the payload behind the
 /// visible headers in transport mode; inbound with TFC padding.
 #[test]
 fn bytes_as_linux_counts_them() {

@@ -1,4 +1,4 @@
-//! What is sealed opens again, as it was.
+//! Sealed packets open again, as they were.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -194,7 +194,7 @@ fn no_mtu_underflows_by_tfc_padding() {
     }
 }
 
-/// What lay in the buffer before, perhaps someone else's packet, does not go to the peer.
+/// Bytes of the buffer's earlier packet, perhaps someone else's, do not go to the peer.
 #[test]
 fn tfc_padding_holds_no_stale_data() {
     let mut bench = Bench::new();

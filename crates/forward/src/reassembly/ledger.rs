@@ -1,4 +1,4 @@
-//! What each source has here: so that one of them cannot take the others' place.
+//! Memory that each source takes here, so that one of them cannot take the others' place.
 
 use core::net::IpAddr;
 use std::collections::HashMap;

@@ -149,7 +149,7 @@ fn a_packet_has_so_many_pieces() {
     assert_eq!(gone(&mut r).len(), 12);
 }
 
-/// What one source sends costs no other source anything.
+/// A flood of one source costs no other source anything.
 #[test]
 fn a_source_that_floods_pushes_out_its_own() {
     let mut r = Reass::new(LIMITS);

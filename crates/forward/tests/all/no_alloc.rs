@@ -1,4 +1,4 @@
-//! What workers call per packet does not allocate.
+//! Functions that workers call per packet do not allocate.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! What a packet socket has received, until it is cut into frames.
+//! Bytes that a packet socket has received, until they are cut into frames.
 
 use core::ops::Range;
 use std::io;

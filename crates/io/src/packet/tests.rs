@@ -1,4 +1,4 @@
-//! What becomes of frames where the kernel takes no super-packet, by a socket that behaves as such an interface.
+//! Frames where the kernel takes no super-packet, by a socket that behaves as such an interface.
 
 use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;

@@ -1,4 +1,4 @@
-//! What stands in front of a datagram's payload in a frame.
+//! Headers in front of a datagram's payload in a frame.
 
 /// Ethernet, then IP without options, then UDP, in bytes.
 pub(super) const fn headers_len(is_v4: bool) -> usize {

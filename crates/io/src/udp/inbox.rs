@@ -1,4 +1,4 @@
-//! What a UDP socket has received, until it is cut into frames.
+//! Bytes that a UDP socket has received, until they are cut into frames.
 
 use core::net::SocketAddr;
 use core::ops::Range;

@@ -47,7 +47,7 @@ fn the_memory_lives_as_long_as_a_packet_of_it() {
     assert_eq!(packet.data(), [7; 60]);
 }
 
-/// What four workers do to a region between them.
+/// Work of four workers on a region between them.
 struct Shared<'a> {
     umem: &'a Umem,
     /// By chunk: the worker that holds it, and one; zero for none.

@@ -31,7 +31,7 @@ fn host(name: &str, number: u8, mtu: u32) -> Tun {
     tun
 }
 
-/// What the forwarder saw: packets, the longest, those joined on writing, those refused.
+/// The forwarder's count: packets, the longest, those joined on writing, those refused.
 struct Seen {
     packets: u64,
     longest: usize,

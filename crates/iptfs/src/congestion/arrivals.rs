@@ -1,4 +1,4 @@
-//! What an inbound SA brings (RFC 9347, section 3): losses, the value to send back, what the other end says.
+//! News of an inbound SA (RFC 9347, section 3): losses, the value to send back, the other end's report.
 
 use super::losses::Losses;
 use super::low_half;

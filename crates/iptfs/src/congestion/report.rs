@@ -1,4 +1,4 @@
-//! What the receiver of a pair tells its sender.
+//! Report of a pair's receiver to its sender.
 
 /// All that there is to tell, as of now; a later one makes those before void.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

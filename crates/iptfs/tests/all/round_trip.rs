@@ -108,8 +108,8 @@ proptest! {
         prop_assert_eq!(back((1..).zip(payloads), window), packets);
     }
 
-    /// What comes back is what was sent, in its order, and with a window as wide as payloads are out of place nothing is
-    /// lost but what lay in payloads that were.
+    /// The packets that were sent come back in their order, and with a window as wide as payloads are out of place
+    /// nothing is lost but what lay in payloads that were.
     #[test]
     fn through_a_bad_network_what_comes_is_right_and_in_order(
         packets in packets(),

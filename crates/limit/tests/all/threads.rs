@@ -5,7 +5,7 @@ use std::thread;
 
 use limit::{Limiter, Path, Settings};
 
-/// What all threads pass until the clock is at `end_ns`, in bits.
+/// Bits that all threads pass until the clock is at `end_ns`.
 fn passed_by(limiter: &Limiter, threads: usize, end_ns: u64) -> u64 {
     let (clock, passed) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {

@@ -99,7 +99,7 @@ impl Scene {
     }
 }
 
-/// What is sent, one after the other, and what the last one is answered with.
+/// Messages that are sent one after the other, and the answer to the last one.
 type Row<'a> = (&'a [(Message, Option<&'a OwnedFd>)], &'a str);
 
 #[test]

@@ -1,4 +1,4 @@
-//! What culvert changes itself.
+//! Changes that culvert makes itself.
 
 use std::net::IpAddr;
 use std::sync::mpsc;

@@ -1,4 +1,4 @@
-//! What goes with a packet to the hardware, and comes with one from it.
+//! Descriptors that go with a packet to the hardware, and come with one from it.
 
 /// Of the transmit context descriptor, the words that IPsec needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What can be wrong with the hardware, to try what stands on it.
+//! Faults of the hardware, to try what stands on it.
 
 use core::fmt;
 use core::str::FromStr;

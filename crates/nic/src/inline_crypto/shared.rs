@@ -1,4 +1,4 @@
-//! What the driver and its queues work on together.
+//! State that the driver and its queues work on together.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! What the hardware does to packets: as the software path does, and what it tells of those that it does not open.
+//! The hardware does to packets as the software path does, and reports those that it does not open.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -173,7 +173,7 @@ struct PlainPolicy {
 struct Plain {
     sas: Vec<PlainSa>,
     policies: Vec<PlainPolicy>,
-    /// What was sealed: the packet, its cleartext, SPI and number.
+    /// Sealed packets: the packet, its cleartext, SPI and number.
     sealed: Vec<(Vec<u8>, Vec<u8>, u32, u64)>,
     events: Vec<Event>,
 }

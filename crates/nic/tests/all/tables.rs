@@ -122,7 +122,7 @@ fn remove(device: Tested<'_>, model: &mut Model, random: &mut Random) {
     assert_eq!(device.remove_sa(handle), Err(HandleError::Unknown));
 }
 
-/// What is in the tables, and nothing else.
+/// The content of the tables, and nothing else.
 #[derive(Default)]
 struct Model {
     sas: BTreeMap<SaHandle, (SaDirection, IpAddr, u32)>,

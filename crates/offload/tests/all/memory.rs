@@ -66,7 +66,7 @@ impl Placed {
         }
     }
 
-    /// Whether a packet may still be carried.
+    /// True if a packet may no longer be carried.
     fn is_over(&self) -> bool {
         let cells = self.sa.live();
         cells.packets().load(Relaxed) >= self.config.limits.hard_packets
@@ -91,7 +91,7 @@ impl Placed {
     }
 }
 
-/// What the device and its queue share.
+/// State that the device and its queue share.
 struct Shared {
     placement: Placement,
     is_gone: bool,

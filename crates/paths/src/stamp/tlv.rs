@@ -34,7 +34,7 @@ pub mod kind {
     pub const HMAC: u8 = 8;
 }
 
-/// What a reflector tells in extensions, and what it is asked by them.
+/// The class of service in extensions, as a reflector tells it and is asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
     /// Traffic class with which the test packet came: DSCP and ECN.

@@ -1,4 +1,4 @@
-//! What bypasses the policies always.
+//! Packets that always bypass the policies.
 
 use crate::common::{TCP, UDP, headers, v4, v6};
 use policy::{Ends, always_bypass};

@@ -22,7 +22,7 @@ fn fill(policies: &[PolicyConfig]) -> Databases<()> {
     databases
 }
 
-/// What a packet meets is the best of all that match it, by a scan.
+/// A packet meets the best policy of all that match it, by a scan.
 #[test]
 fn a_hit_meets_its_policy_or_one_before_it() {
     for (name, build) in ALL {
@@ -76,7 +76,7 @@ fn strangers_meet_no_tunnel() {
     }
 }
 
-/// What is said of the sizes: three policies for each tunnel, and selectors that are all distinct,
+/// The sizes are as promised: three policies for each tunnel, and selectors that are all distinct,
 /// as Linux demands.
 #[test]
 fn selectors_are_distinct() {

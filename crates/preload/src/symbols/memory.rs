@@ -1,4 +1,4 @@
-//! What the program's pointers lead to: its buffers, addresses and option values.
+//! Memory that the program's pointers lead to: its buffers, addresses and option values.
 
 use std::ffi::{c_int, c_void};
 use std::{ptr, slice};

@@ -1,4 +1,4 @@
-//! What programs under the library hear of an interface's features.
+//! An interface's features, as programs under the library hear of them.
 
 use std::path::Path;
 

@@ -17,7 +17,7 @@ fn stand_in(dir: &Path) -> String {
     library.into_os_string().into_string().expect("text")
 }
 
-/// What `uname` says in a program with this library beside the preload library.
+/// The answer of `uname` in a program with this library beside the preload library.
 fn heard(socket: Option<&Path>, beside: Option<&str>) -> String {
     let mut c = command("setarch", socket);
     let preload = c.get_envs().find(|(name, _)| *name == "LD_PRELOAD").and_then(|(_, value)| value);

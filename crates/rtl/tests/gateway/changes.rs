@@ -172,7 +172,7 @@ fn lifetimes_end_exactly_and_are_told() {
     assert_eq!(used.bytes, 5 * 48);
 }
 
-/// What an SA counts is what the software path's counts, in either mode and version.
+/// An SA counts as the software path's does, in either mode and version.
 #[test]
 fn bytes_are_counted_as_in_software() {
     let mut world = World::new(8);

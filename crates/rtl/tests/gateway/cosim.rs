@@ -34,9 +34,9 @@ const INSIDE: usize = 48;
 struct Run {
     world: Offloaded,
     coverage: Coverage,
-    /// What is to come out at the protected side.
+    /// Packets that are to come out at the protected side.
     to_here: Multiset,
-    /// What is to come out at the unprotected side: in clear, or inside ESP of one SA (its SPI).
+    /// Packets that are to come out at the unprotected side: in clear, or inside ESP of one SA (its SPI).
     to_there: BTreeMap<Option<u32>, Multiset>,
     /// Drops that are due, by direction and the gateway's reason.
     drops: [BTreeMap<usize, u64>; 2],
@@ -159,7 +159,7 @@ impl Run {
         packet
     }
 
-    /// What the software's policies say of a packet.
+    /// The decision of the software's policies on a packet.
     fn decision(&self, way: Way, packet: &[u8]) -> Option<Decision> {
         let index = self.world.policies.find(way, packet)?;
         self.world.decisions.get(&index).copied()

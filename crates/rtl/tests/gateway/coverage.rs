@@ -1,4 +1,4 @@
-//! What a run has met: bins that must not stay empty.
+//! Cases that a run has met: bins that must not stay empty.
 
 use std::collections::BTreeMap;
 

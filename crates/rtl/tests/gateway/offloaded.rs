@@ -24,7 +24,7 @@ pub const BYPASS_PORT: u16 = 500;
 pub const DISCARD_PORT: u16 = 9;
 pub const OTHER_PORT: u16 = 4433;
 
-/// What a policy says.
+/// Decision of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     Discard,
@@ -33,7 +33,7 @@ pub enum Decision {
     Tunnel(usize),
 }
 
-/// What the data path would have: a device and its queue. `gateway` is to look on, and to disturb.
+/// The data path's part: a device and its queue. `gateway` is to look on, and to disturb.
 pub struct Offloaded {
     pub gateway: SharedSimulation,
     pub device: Box<dyn Device<Vec<u8>>>,
@@ -42,7 +42,7 @@ pub struct Offloaded {
     pub policies: Policies,
     pub tunnels: Vec<Tunnel<SaHandle>>,
     pub random: Random,
-    /// What the policies say, by their index.
+    /// Decisions of the policies, by their index.
     pub decisions: BTreeMap<u32, Decision>,
 }
 
@@ -166,7 +166,7 @@ impl Offloaded {
         }
     }
 
-    /// What goes by protocol and port, over the networks; and what lies under them.
+    /// Policies by protocol and port, over the networks; and those that lie under them.
     fn add_ports(&mut self) {
         for v6 in [false, true] {
             let port = |protocol, value| Selector {

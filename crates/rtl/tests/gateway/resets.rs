@@ -1,4 +1,4 @@
-//! What a reset of the gateway must not do: begin an SA's numbers anew.
+//! A reset of the gateway must not begin an SA's numbers anew.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};

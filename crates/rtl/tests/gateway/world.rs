@@ -36,7 +36,7 @@ pub struct Tunnel<S> {
     pub twin: esp::Sa,
 }
 
-/// What inbound policies know a tunnel's SAs by; not their index, so that one is not taken for the other.
+/// The reqid that inbound policies know a tunnel's SAs by; not their index, so that one is not taken for the other.
 pub fn reqid(tunnel: u8) -> u16 {
     1000 - u16::from(tunnel)
 }
@@ -94,7 +94,7 @@ impl World {
     }
 }
 
-/// What a tunnel's two SAs are to be.
+/// Settings of a tunnel's two SAs.
 pub struct Pair {
     name: String,
     mode: Mode,

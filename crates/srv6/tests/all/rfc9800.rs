@@ -50,7 +50,7 @@ fn dst(packet: &[u8]) -> Ipv6Addr {
     Ipv6Addr::from(<[u8; 16]>::try_from(&packet[24..40]).expect("16"))
 }
 
-/// What a packet is after a step: destination, hop limit, segments left; none left where the header is gone.
+/// A packet after a step: destination, hop limit, segments left; none left where the header is gone.
 #[derive(Debug, PartialEq)]
 enum After {
     Onward(Ipv6Addr, u8, Option<u8>),
@@ -130,7 +130,7 @@ const LEFT: Option<Icmp> = Some(Icmp::Parameter { code: 0, pointer: 43 });
 /// The hop limit ends here.
 const TIME: After = Refused(Fault::HopLimit, Some(Icmp::TimeExceeded));
 
-/// What is no upper layer for End (RFC 8986 §4.1.1), behind this many bytes.
+/// Refusal of what is no upper layer for End (RFC 8986 §4.1.1), behind this many bytes.
 fn upper(pointer: u32) -> After {
     Refused(Fault::UpperLayer, Some(Icmp::Parameter { code: 4, pointer }))
 }

@@ -56,7 +56,7 @@ fn dst(packet: &[u8]) -> Ipv6Addr {
     Ipv6Addr::from(<[u8; 16]>::try_from(&packet[24..40]).expect("16"))
 }
 
-/// What a packet becomes at a segment.
+/// A packet behind a segment.
 fn at(sid: &Sid, packet: &[u8]) -> Result<(Done, Vec<u8>), srv6::Refusal> {
     let mut bytes = vec![0; sid.overhead()];
     bytes.extend(packet);

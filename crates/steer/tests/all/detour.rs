@@ -30,7 +30,7 @@ struct Gateway {
     tun: Tun,
     _umem: Umem,
     pool: FramePool,
-    /// What was read with what was returned.
+    /// Packets that were read, with those that were returned.
     read: VecDeque<Vec<u8>>,
     detour: Detour,
     _send_marks: SendMarks,
@@ -99,7 +99,7 @@ impl Gateway {
         self.detour.beat(now_ns() + HOUR_NS).expect("set");
     }
 
-    /// What the daemon reads next, if there is something; no neighbour discovery.
+    /// The daemon's next packet, if there is one; no neighbour discovery.
     fn read(&mut self) -> Option<Vec<u8>> {
         let mut burst = Burst::new();
         self.tun.rx(&mut self.pool, &mut burst).expect("rx");

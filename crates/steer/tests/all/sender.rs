@@ -1,4 +1,4 @@
-//! What Linux sends comes by the queue of the sender's CPU while a program chooses, and by flows otherwise.
+//! Packets of Linux come by the queue of the sender's CPU while a program chooses, and by flows otherwise.
 
 use std::net::UdpSocket;
 

@@ -10,7 +10,7 @@ use steer::device::Device;
 use steer::{Attached, Mode, Prefix, Steer, SteerConfig, StrippedTags, Verdict};
 use wire::{EtherType, VlanTags};
 
-/// What x0 sends comes in by a0, by way of a bridge, and with its outer tag beside it. False, saying so, where this
+/// Frames of x0 come in by a0, by way of a bridge, and with their outer tag beside them. False, saying so, where this
 /// kernel does not tell such tags.
 fn frames_with_tags_beside() -> bool {
     veth("a0", "a1", 1);

@@ -1,4 +1,4 @@
-//! What `parse_ip` accepts and refuses, and what checksums and edits do, on packets made by hand.
+//! Packets made by hand: accepted and refused by `parse_ip`, with checksums and edits.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! What goes with an SA of one direction only (`XFRMA_SA_DIR`), as Linux checks it.
+//! Attributes that go with an SA of one direction only (`XFRMA_SA_DIR`), as Linux checks it.
 //!
 //! An SA without a direction may have everything.
 

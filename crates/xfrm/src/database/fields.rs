@@ -1,4 +1,4 @@
-//! What single attributes of a request say.
+//! Values of a request's single attributes.
 
 use crate::backend::{Counters, Replay};
 use crate::codec::{Attributes, LifetimeCurrent, MarkAttribute, ReplayState, attr};

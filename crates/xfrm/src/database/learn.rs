@@ -1,4 +1,4 @@
-//! What the kernel's messages say about its SAs and policies, as a data path needs it.
+//! The kernel's SAs and policies, learned from its messages as a data path needs them.
 //!
 //! The kernel sends what a request would have: the same checks, and the same reasons where something
 //! cannot be carried. Such an SA stays the kernel's, and its identity is known all the same.

@@ -1,4 +1,4 @@
-//! What reserved SPIs tell of negotiations: IKE itself is not seen here.
+//! Negotiations, as reserved SPIs show them: IKE itself is not seen here.
 //!
 //! An IKE daemon reserves the SPI of its inbound SA when the peer has answered the first exchange, and installs the SA
 //! under it after the second. One that is refused there gives the SPI back.

@@ -1,4 +1,4 @@
-//! What a request says about an offload device (`xfrm_dev_state_add`).
+//! The offload device of a request (`xfrm_dev_state_add`).
 
 use super::direction::direction_of;
 use super::fields::if_id_of;

@@ -1,4 +1,4 @@
-//! What comes out of the databases: messages, changes, and work that is not at its end.
+//! Output of the databases: messages, changes, and work that is not at its end.
 
 use policy::SaId;
 

@@ -1,4 +1,4 @@
-//! What outlives the process: SAs with their keys, policies, default actions.
+//! State that outlives the process: SAs with their keys, policies, default actions.
 //!
 //! A record is a netlink message as a dump would have it, so it says all by itself what it is:
 //! `NEWSA` (with one private attribute), `NEWPOLICY` with its index, `SETDEFAULT`. Live numbers in

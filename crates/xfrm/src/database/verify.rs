@@ -1,4 +1,4 @@
-//! What Linux checks of an SA or a policy before anything else, and what is not carried.
+//! Linux's first checks of an SA or a policy, and refusals of what is not carried.
 
 use super::convert::mode;
 use super::direction::{self, direction_of};

@@ -1,4 +1,4 @@
-//! What the kernel tells of changes in its databases.
+//! The kernel's notifications of changes in its databases.
 
 use std::io;
 use std::os::fd::BorrowedFd;

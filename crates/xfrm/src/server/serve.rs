@@ -1,4 +1,4 @@
-//! What clients ask for is carried out, and the answers are queued for them.
+//! Requests of clients are carried out, and the answers are queued for them.
 
 use std::io::ErrorKind;
 

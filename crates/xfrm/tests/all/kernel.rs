@@ -307,7 +307,7 @@ fn cut_marks() -> Vec<(&'static str, Message)> {
     ]
 }
 
-/// Whether the kernel cuts marks (Linux 6.15, and older ones of which it was mended).
+/// True if the kernel cuts marks (Linux 6.15, and older ones of which it was mended).
 fn kernel_cuts_marks() -> io::Result<bool> {
     let kernel = Kernel::open()?;
     let (_, request) = cut_marks().swap_remove(0);

@@ -161,7 +161,7 @@ fn policy_request(dice: &mut Dice, net: &Net, kernel_cuts: bool) -> Message {
     w.take()
 }
 
-/// What the database says: true if the packet goes on.
+/// The database's decision: true if the packet goes on.
 fn passes(reader: &Reader<()>, way: Way, packet: &[u8], mark: u32) -> bool {
     let headers = wire::parse_ip(packet).unwrap();
     let flow = Flow::marked(&headers, 0, Marks::of_mark(mark));
@@ -231,7 +231,7 @@ impl Wire {
 const HERE_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const THERE_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
-/// What the packets of this test begin with.
+/// First byte of this test's packets.
 const TAG: u8 = 0xa7;
 
 /// A namespace of this thread with an interface to either side, and the marks of what comes in.
@@ -311,7 +311,7 @@ fn flush(socket: &Socket) {
     }
 }
 
-/// Whether the kernel stores marks cut to their masks.
+/// True if the kernel stores marks cut to their masks.
 fn kernel_cuts(socket: &Socket) -> bool {
     let mut w = policy(kind::NEWPOLICY, &policy_info(1), &[]);
     ask(socket, &w.field(attr::MARK, &MarkAttribute { value: 0xff, mask: 0x0f }).take());

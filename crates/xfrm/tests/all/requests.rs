@@ -163,7 +163,7 @@ fn errnos_of_sas() {
     }
 }
 
-/// What does not go with a direction, and a word that the refusal says.
+/// Attributes that do not go with a direction, and a word that the refusal says.
 type Directed = (u8, fn(&mut SaInfo), &'static [Value], &'static str);
 
 const DIRECTED: &[Directed] = &[
@@ -496,7 +496,7 @@ fn populated() -> Lab {
     lab
 }
 
-/// What must hold whatever was asked.
+/// Invariants that hold after every request.
 fn invariants(lab: &Lab) {
     let backend = lab.db.backend();
     let records = lab.db.records().count();

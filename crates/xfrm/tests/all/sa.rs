@@ -78,7 +78,7 @@ fn comp_sa(info: &SaInfo) -> Vec<u8> {
     w.finish().to_vec()
 }
 
-/// The one that Linux makes beside IPComp tunnels: its SPI is the source.
+/// Id of the SA that Linux makes beside IPComp tunnels: its SPI is the source.
 fn companion_id() -> policy::SaId {
     policy::SaId { spi: 0xc000_0201, protocol: 4, ..path_id(0) }
 }

@@ -73,7 +73,7 @@ impl Connections {
 }
 
 impl Table {
-    /// The one that can be given up.
+    /// A connection that can be given up.
     fn idle(&self, now: Instant) -> Option<usize> {
         let asks = |connection: &Connection| connection.phase == Phase::Asking;
         self.connections.iter().position(asks).or_else(|| {
@@ -128,7 +128,7 @@ mod tests {
         (Arc::new(one), other)
     }
 
-    /// Whether the server has ended it.
+    /// True if the server has ended it.
     fn is_over(client: &Socket) -> bool {
         client.set_nonblocking(true).expect("set");
         matches!((&*client).read(&mut [0]), Ok(0))

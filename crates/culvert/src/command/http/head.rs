@@ -1,4 +1,4 @@
-//! What a client asks: the head of an HTTP request, within bounds.
+//! The head of an HTTP request, within bounds.
 
 use std::io::{ErrorKind, Read};
 

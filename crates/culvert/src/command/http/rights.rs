@@ -1,4 +1,4 @@
-//! What a process that serves gives up before anybody is served.
+//! Rights that a server gives up before it serves anybody.
 
 use std::error::Error;
 use std::io;

@@ -10,7 +10,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The one that is wanted most; Prometheus's where nothing else is said.
+    /// The form that is wanted most; Prometheus's where nothing else is said.
     pub fn wanted(accept: &[u8]) -> Form {
         let accept = String::from_utf8_lossy(accept);
         let weight = |kind: &str, versions: &[&str]| {

@@ -1,4 +1,4 @@
-//! What the daemon said, as metric families.
+//! The daemon's report, as metric families.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What is looked at, and what keys do to it.
+//! State of the view, and what keys do to it.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use report::PacketFilter;

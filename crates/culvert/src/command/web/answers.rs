@@ -1,4 +1,4 @@
-//! What the daemon says, byte for byte as `--json` prints it.
+//! Answers of the daemon, byte for byte as `--json` prints them.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

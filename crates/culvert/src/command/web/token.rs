@@ -1,4 +1,4 @@
-//! What a browser has to know to be answered.
+//! The token that a browser has to know to be answered.
 
 use std::error::Error;
 use std::fmt;

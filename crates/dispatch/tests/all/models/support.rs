@@ -1,4 +1,4 @@
-//! What the models share: items that loom watches, and flows that are touched by one thread at a time.
+//! Code that the models share: items that loom watches, and flows that are touched by one thread at a time.
 
 use std::sync::Arc as Count;
 
@@ -53,7 +53,7 @@ impl Item {
     }
 }
 
-/// What a flow's handlers share without any order of their own.
+/// State that a flow's handlers share without any order of their own.
 #[derive(Clone)]
 pub struct Flow(Arc<UnsafeCell<Vec<usize>>>);
 

@@ -86,7 +86,7 @@ fn text_lens(suite: Suite) -> impl Iterator<Item = usize> {
 /// Names the provider that a process of its own is to try.
 const PROVIDER: &str = "CULVERT_BOUNDS_PROVIDER";
 
-/// What touches a forbidden page ends the process. Each provider has one of its own, which says what it does next.
+/// An access to a forbidden page ends the process. Each provider has one of its own, which says what it does next.
 #[test]
 fn packets_against_forbidden_pages() {
     if let Some(number) = std::env::var_os(PROVIDER) {
@@ -133,7 +133,7 @@ fn against_forbidden_pages(provider: &dyn Provider) {
     }
 }
 
-/// What is worked on in a copy comes out as it does elsewhere: at each place of a packet's end around a page's.
+/// A packet worked on in a copy comes out as it does elsewhere: at each place of a packet's end around a page's.
 #[test]
 fn the_end_of_a_page_changes_nothing() {
     let mut pages = Guarded::new();

@@ -11,7 +11,7 @@ use crate::common::{Random, keys, pair, shared};
 /// Sessions per suite.
 const SESSIONS: usize = 3;
 
-/// What is done with one packet.
+/// An operation on one packet.
 #[derive(Clone, Copy, Debug)]
 pub enum What {
     /// Seal the packet.
@@ -42,7 +42,7 @@ pub struct Bench {
     engines: [Box<dyn Engine>; 2],
 }
 
-/// What one engine made of one packet.
+/// One engine's result for one packet.
 type Outcome = (JobStatus, Vec<u8>);
 
 impl Bench {
@@ -154,7 +154,7 @@ impl Made {
         }
     }
 
-    /// What must hold whatever the engine.
+    /// Checks that hold for every engine.
     fn check(&self, status: JobStatus, left: &[u8]) {
         let label = format!("{} {:?}", self.suite, self.spec);
         let head = ..self.text.start;

@@ -1,4 +1,4 @@
-//! What engines must refuse, and what must be left of the packet.
+//! Jobs that engines must refuse, and the packet that must be left.
 
 use crypto::{Integrity, Job, JobStatus, Keys, Op, Session, Suite};
 

@@ -1,4 +1,4 @@
-//! What the tests share: packets, keys, and an SA with an engine on each side.
+//! Fixtures that the tests share: packets, keys, and an SA with an engine on each side.
 
 pub mod vector;
 

@@ -1,4 +1,4 @@
-//! What the network tests share: a namespace of their own, and a raw socket as the outside.
+//! Support that the network tests share: a namespace of their own, and a raw socket as the outside.
 
 #![allow(dead_code, reason = "this crate and culvert-steer use parts of it")]
 
@@ -125,8 +125,8 @@ pub fn wait_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// What was given back a moment ago. Another test's thread may be between fork and exec: its child
-/// then holds the old descriptors for a moment more, and with them what they stand for.
+/// Tries again to take something that was given back a moment ago. Another test's thread may be between fork and exec:
+/// its child then holds the old descriptors for a moment more, and with them what they stand for.
 pub fn again<T, E: core::fmt::Display>(mut attempt: impl FnMut() -> Result<T, E>) -> T {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -138,7 +138,7 @@ pub fn again<T, E: core::fmt::Display>(mut attempt: impl FnMut() -> Result<T, E>
     }
 }
 
-/// Whether nothing comes for a while.
+/// True if nothing comes for a while.
 pub fn nothing_comes<T>(mut attempt: impl FnMut() -> Option<T>) -> bool {
     let deadline = Instant::now() + Duration::from_millis(50);
     while Instant::now() < deadline {

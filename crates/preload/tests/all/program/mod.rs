@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// What every script has: short names, a request, and a way to talk with the test.
+/// Beginning of every script: short names, a request, and a way to talk with the test.
 const PRELUDE: &str = r#"
 import errno, fcntl, os, select, signal, socket, struct, subprocess, sys, threading, time
 XFRM, SOL_NETLINK = 6, 270

@@ -29,7 +29,7 @@ const GETSA: u16 = 0x12;
 const NEWSPDINFO: u16 = 0x24;
 const GETSPDINFO: u16 = 0x25;
 
-/// What the server was told, by connection in the order of their making.
+/// Messages to the server, by connection in the order of their making.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// A control record.

@@ -1,4 +1,4 @@
-//! What the tests of migration begin with.
+//! Set-up of the tests of migration.
 
 use xfrm::codec::{SaInfo, kind};
 use xfrm::{Replay, SaLive};
