@@ -27,6 +27,17 @@ def short_docs(text):
                 yield f"{at + 1}: {line}"
 
 
+def without_subject(text):
+    """The doc comments that begin with a question word, where a noun would say what the thing is."""
+    before = ""
+    for at, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        is_first = not before.startswith(line[:3])
+        if is_first and re.match(r"//[/!] (What|Whether|The one that)\b", line):
+            yield f"{at}: {line}"
+        before = line
+
+
 def opaque_words(text):
     """The lines with a word that hides who does it."""
     for at, line in enumerate(text.splitlines(), 1):
@@ -43,12 +54,21 @@ def test_a_short_doc_is_seen():
     assert list(short_docs(text)) == ["1: /// Its name."]
 
 
+def test_a_doc_without_a_subject_is_seen():
+    text = "//! What it does.\n\n/// Whether it is.\n/// Its name:\n/// What it is.\n// What\n/// Whatever.\n"
+    assert list(without_subject(text)) == ["1: //! What it does.", "3: /// Whether it is."]
+
+
 def test_an_opaque_word_is_seen():
     assert list(opaque_words("// Told to\n// Whoever asks.\n")) == ["2: // Whoever asks."]
 
 
 def test_every_doc_says_something():
     assert faults(short_docs) == []
+
+
+def test_every_doc_has_a_subject():
+    assert faults(without_subject) == []
 
 
 def test_every_doer_is_named():

@@ -44,7 +44,7 @@ const OWN: [&str; 6] = ["unknown", "hidden", "dns", "tls", "quic", "http"];
 /// Applications of a catalogue at most: as many as a word of [`Hints`](crate::Hints) can name.
 pub const MOST_APPLICATIONS: usize = 4000;
 
-/// What an operator says of an application. It is by names, or by what is in the first packet, or both.
+/// Definition of an application by the operator: by names, or by what is in the first packet, or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Application {
     /// Name of the application; that of one that is built in adds to it.

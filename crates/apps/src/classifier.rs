@@ -77,7 +77,7 @@ struct Seen<'p> {
     len: u64,
 }
 
-/// What a flow's content tells.
+/// Finding from a flow's content.
 struct Content {
     client: End,
     server: End,
@@ -229,7 +229,7 @@ impl Classifier {
         }
     }
 
-    /// What a ClientHello tells.
+    /// Finding from a ClientHello.
     fn hello(&self, seen: &Seen<'_>, hello: ClientHello, of: AppId) -> Content {
         let ClientHello { host, has_ech, .. } = hello;
         let (client, server) = (seen.src, seen.dst);
@@ -244,7 +244,7 @@ impl Classifier {
         Content { client, server, host, otherwise, known_by }
     }
 
-    /// What a DNS message tells about its own flow; an answer to a question that was seen is believed.
+    /// Finding from a DNS message about its own flow; an answer to a question that was seen is believed.
     fn dns(&mut self, seen: &Seen<'_>, message: &Message, now_ns: u64) -> Content {
         let (client, server) = match message.is_response {
             true => (seen.dst, seen.src),

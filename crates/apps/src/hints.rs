@@ -1,4 +1,5 @@
-//! What is known ahead: words that one thread writes and all read, so that a flow's first packet finds its application.
+//! Knowledge of flows ahead: words that one thread writes and all read, so that a flow's first packet finds its
+//! application.
 //!
 //! ```text
 //!   63          32 31            12 11         0

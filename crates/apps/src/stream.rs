@@ -14,7 +14,7 @@ pub(crate) struct Stream {
     pieces: Pieces,
 }
 
-/// What the beginning of a stream tells.
+/// Finding from the beginning of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// A client's hello.
@@ -47,7 +47,7 @@ impl Stream {
         let _ = self.pieces.insert(offset as usize, payload);
     }
 
-    /// What the stream tells so far.
+    /// Finding from the stream so far.
     pub(crate) fn tells(&self, is_dns: bool) -> Told {
         let bytes = self.pieces.prefix();
         if bytes.is_empty() {

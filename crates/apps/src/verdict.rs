@@ -1,4 +1,4 @@
-//! What is known about a flow.
+//! Knowledge about a flow.
 
 use core::fmt;
 

@@ -1,7 +1,7 @@
 //! Workers of a set that hand every packet over: passes of packets through all of them at once.
 //!
-//! What one worker receives another one sends, so no worker is done before all are. The first one's thread has the
-//! clock: a pass begins when it says so, and ends when every packet has ended at some worker.
+//! A packet that one worker receives another one sends, so no worker is done before all are. The first one's thread
+//! has the clock: a pass begins when it says so, and ends when every packet has ended at some worker.
 
 use core::sync::atomic::{
     AtomicBool, AtomicU64,

@@ -1,6 +1,6 @@
 //! The bench `offload`: packets in clear, through software, and through devices whose own work costs nothing.
 //!
-//! What it shows is what a core has to do for a packet in each case, and so what a device can save at best: see
+//! It shows what a core has to do for a packet in each case, and so what a device can save at best: see
 //! [`crate::free_device`] for what is counted. All cases are measured in turns, and held against the others' repetition
 //! of the same turn.
 

@@ -1,6 +1,6 @@
 //! The bench `scale`: several cores, for the same SAs, for SAs of their own, and as the workers of a set.
 //!
-//! What counts is the gain, and that one core and several are measured in turns: each repetition of
+//! The gain counts, and that one core and several are measured in turns: each repetition of
 //! several cores is held against the one of one core just before it. Each has a gateway of its
 //! own, so that no accident of where one lies in memory decides a whole run.
 

@@ -5,8 +5,8 @@
 //! 3. What fails takes the daemon back: the configuration of before is followed in the same way. Interfaces that were
 //!    closed are removed, and with them their addresses, only when all is done.
 //!
-//! What Linux may refuse at any time, and what is tried again by itself (the guard, routes, an interface that is down), is no
-//! failure of a reload: `culvert status` shows it.
+//! A step that Linux may refuse at any time, and that is tried again by itself (the guard, routes, an interface that
+//! is down), is no failure of a reload: `culvert status` shows it.
 
 use std::fmt::Display;
 

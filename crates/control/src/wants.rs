@@ -1,4 +1,4 @@
-//! What a round has to do at its end: every part of the daemon says so here, and nothing is done where it is found out.
+//! Work of a round at its end: every part of the daemon says so here, and nothing is done where it is found out.
 //!
 //! A round of the control thread hears first (the source of SAs, workers, devices, Linux, clients), and then carries out
 //! once what all of that asks for. A published topology voids every plan of every worker, so a round publishes one at

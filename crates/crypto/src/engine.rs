@@ -44,7 +44,7 @@ pub enum JobStatus {
 /// of up to 65,530 bytes; one that cannot do longer ones answers [`JobStatus::Failed`] and leaves
 /// them alone.
 ///
-/// What is authenticated: for combined modes the header (the IV enters through the nonce), with
+/// Authenticated data: for combined modes the header (the IV enters through the nonce), with
 /// `seq_hi` inserted after its first four bytes when extended sequence numbers are in use (RFC
 /// 4106 §5: SPI, high half, low half); for AES-GMAC that, IV and text (RFC 4543 §3.3); for separate
 /// algorithms header, IV and text, with `seq_hi` appended (RFC 4303 §2.2.1).

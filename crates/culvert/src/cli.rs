@@ -72,9 +72,9 @@ pub enum Command {
     Run(RunArgs),
     /// Check a configuration file and say all that is wrong with it, without touching anything.
     ///
-    /// What this accepts, `culvert run` and `culvert reload` take on the same machine: cores, interfaces, queues and
-    /// memory are looked at, in the network namespace that it is started in. What passes by itself, such as an
-    /// interface that is not there, is a warning. The exit status is 1 if there are problems.
+    /// A file that this accepts, `culvert run` and `culvert reload` take on the same machine: cores, interfaces,
+    /// queues and memory are looked at, in the network namespace that it is started in. What passes by itself, such
+    /// as an interface that is not there, is a warning. The exit status is 1 if there are problems.
     Check(CheckArgs),
     /// Have the running daemon read its configuration file again: all of it, or nothing.
     ///
@@ -113,9 +113,10 @@ pub enum Command {
     Why(WhyArgs),
     /// Record packets before and after IPsec, for Wireshark.
     ///
-    /// What SAs protect is recorded twice: on the wire's side, encrypted, and in clear. The file is pcapng with an
-    /// interface for each of these taps (wire, plain, and frame for what is no IP packet); each packet says which
-    /// way it goes, and its comments what became of it, its SA, its policy, its interface, and why it was dropped.
+    /// Packets that SAs protect are recorded twice: on the wire's side, encrypted, and in clear. The file is pcapng
+    /// with an interface for each of these taps (wire, plain, and frame for what is no IP packet); each packet says
+    /// which way it goes, and its comments what became of it, its SA, its policy, its interface, and why it was
+    /// dropped.
     ///
     /// Packets are lost where this command, or who reads from it, is slower than they come: how many is told at
     /// the end and in the file. While a capture runs, helpers (worker.crypto_cpus) rest. 4 of captures,
@@ -266,8 +267,8 @@ pub struct DoctorArgs {
     /// Do what mends findings and is safe: settings of ports and of memory, offloads that AF_XDP loses tags
     /// by, routing rules of a culvert that is gone.
     ///
-    /// What would be run is shown, and asked about. Then everything is looked at again, and it is said what has
-    /// helped; the exit status is 1 if something has not. SAs, policies, firewalls and the IKE daemon's
+    /// Commands that would be run are shown, and asked about. Then everything is looked at again, and it is said what
+    /// has helped; the exit status is 1 if something has not. SAs, policies, firewalls and the IKE daemon's
     /// configuration are never touched.
     #[arg(long)]
     pub fix: bool,

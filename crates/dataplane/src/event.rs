@@ -1,4 +1,4 @@
-//! What a worker tells the control thread.
+//! Events that a worker tells the control thread.
 
 use core::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the data path would do with a packet, and what that follows from: `culvert why`.
+//! Explanation of a packet's fate, without an effect: `culvert why`.
 //!
 //! The packet goes to [`resolve`](crate::resolve) as any other, and to nothing else: a decision looks everything
 //! up and changes nothing, so nothing is sent, counted, or remembered.

@@ -112,7 +112,7 @@ impl Times {
 pub(crate) struct Sampler {
     /// How many packets come before the next one that is measured.
     left: usize,
-    /// The one that is on its way.
+    /// The sample that is on its way.
     sample: Option<Sample>,
 }
 

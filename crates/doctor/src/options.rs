@@ -1,4 +1,4 @@
-//! What is asked of an examination.
+//! Options of an examination.
 
 use std::path::PathBuf;
 

@@ -4,7 +4,7 @@
 //!   IPv4 (20) or IPv6 (40) | UDP (8), with RFC 3948 encapsulation | ESP, AH ...
 //! ```
 //!
-//! What differs between packets: traffic class, length and, for IPv4, identification, DF and the
+//! Fields that differ between packets: traffic class, length and, for IPv4, identification, DF and the
 //! checksum; for UDP its length. All else is in the template.
 //!
 //! The IPv6 flow label is zero. A hash of the inner flow would tell observers which packets

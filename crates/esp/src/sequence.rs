@@ -29,7 +29,7 @@ pub(crate) const fn last_number(esn: bool) -> u64 {
 
 /// Some consecutive outbound numbers that are one caller's alone; an iterator of [`Number`]s.
 ///
-/// What is left of a lease when it is dropped is skipped on the wire, as after a crash.
+/// The rest of a lease that is dropped is skipped on the wire, as after a crash.
 #[derive(Debug)]
 #[must_use = "numbers that are leased are never leased again"]
 pub struct Lease {

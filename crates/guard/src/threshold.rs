@@ -2,7 +2,7 @@
 //!
 //! Linux keeps policies whose two prefixes are long enough in a hash table, and all others in trees
 //! that it walks as a whole when one of them is replaced or goes: with n of those, n changes cost n².
-//! What "long enough" is can be set for a network namespace (`XFRMA_SPD_IPV4_HTHRESH`); a fresh one
+//! The threshold can be set for a network namespace (`XFRMA_SPD_IPV4_HTHRESH`); a fresh one
 //! hashes single addresses alone. It decides nothing but what a change and a look-up cost.
 //!
 //! Two things are expensive: a policy that is not hashed, and many policies in one hash bucket,

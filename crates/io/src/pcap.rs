@@ -27,7 +27,7 @@ impl<W: Write> PcapWriter<W> {
     ///
     /// # Errors
     ///
-    /// What `out` reports.
+    /// Errors of `out`.
     pub fn new(mut out: W, link_type: LinkType, snap_len: u32) -> io::Result<Self> {
         let link_type: u32 = match link_type {
             LinkType::Ethernet => 1,
@@ -47,7 +47,7 @@ impl<W: Write> PcapWriter<W> {
     ///
     /// # Errors
     ///
-    /// What the writer reports.
+    /// Errors of the writer.
     pub fn packet(&mut self, time: Duration, data: &[u8]) -> io::Result<()> {
         let kept = data.get(..self.snap_len).unwrap_or(data);
         let mut header = [0_u8; 16];
@@ -64,7 +64,7 @@ impl<W: Write> PcapWriter<W> {
     ///
     /// # Errors
     ///
-    /// What the writer reports.
+    /// Errors of the writer.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)

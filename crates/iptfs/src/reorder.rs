@@ -2,8 +2,9 @@
 
 /// A window of payloads that came before one that is missing.
 ///
-/// What comes in order goes straight through. What comes early waits for what is missing, until that comes, or the window
-/// moves past it, or the time to wait for it is over. `T` is a payload, whose memory is the caller's.
+/// A payload that comes in order goes straight through. One that comes early waits for what is missing, until that
+/// comes, or the window moves past it, or the time to wait for it is over. `T` is a payload, whose memory is the
+/// caller's.
 #[derive(Debug)]
 pub struct Window<T> {
     /// Payloads that came early, by their numbers modulo the length: one place more than payloads

@@ -63,7 +63,7 @@ impl Headend {
     /// list, with no more left of it than there was; or the packet has no list, and is on its way
     /// to the last segment.
     ///
-    /// What is put into packets ([`Mode::Inline`](crate::Mode::Inline)) has the source of those, who hears of it
+    /// A list that is put into packets ([`Mode::Inline`](crate::Mode::Inline)) has the source of those, who hears of it
     /// himself.
     pub fn has_made(&self, quoted: &Quoted<'_>) -> bool {
         if quoted.src != self.source() || self.mode().is_inline() {

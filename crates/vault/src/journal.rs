@@ -21,7 +21,7 @@
 //!
 //! # Held in memory
 //!
-//! What is written is touched by a mapping ([`Hold`]). Under `mlockall` its pages stay in memory as
+//! Written pages are touched by a mapping ([`Hold`]). Under `mlockall` its pages stay in memory as
 //! the process's own do, and are not swapped out, as pages of a tmpfs else would be.
 //!
 //! Memory holds the place of each live record, neither its value nor its key. A key is found by its

@@ -73,7 +73,7 @@
 //!
 //! # Not handled
 //!
-//! What a record means is the daemon's to say. There is no migration between versions of the
+//! The meaning of a record is the daemon's. There is no migration between versions of the
 //! format: files of another version are refused.
 
 mod arena;

@@ -1,6 +1,6 @@
 //! Writing the ICMP header, which has one form in both versions (RFC 792, RFC 4443 §2.1).
 //!
-//! What the fields say is for [`icmpv4`](crate::icmpv4) and [`icmpv6`](crate::icmpv6) to know.
+//! The meaning of the fields is for [`icmpv4`](crate::icmpv4) and [`icmpv6`](crate::icmpv6) to know.
 
 use crate::error::NoRoom;
 

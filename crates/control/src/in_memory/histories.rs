@@ -73,7 +73,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What there has to be.
+/// State that there has to be.
 #[derive(Debug, Default)]
 struct Model {
     policies: BTreeSet<u32>,

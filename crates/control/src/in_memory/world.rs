@@ -1,4 +1,4 @@
-//! What surrounds the control thread, in memory: Linux's tables, and an IKE daemon's socket.
+//! The control thread's surroundings, in memory: Linux's tables, and an IKE daemon's socket.
 
 use std::cell::RefCell;
 use std::io;
@@ -23,7 +23,7 @@ pub struct Linux(Rc<RefCell<State>>);
 struct State {
     /// Everything that there is, as the message that told of it last.
     there: Vec<Change>,
-    /// What was not told yet.
+    /// Changes that were not told yet.
     untold: Vec<Change>,
     /// Reading fails once.
     fails: bool,

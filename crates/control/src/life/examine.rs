@@ -1,4 +1,4 @@
-//! What is wrong with a configuration on this machine: the one place at which `culvert run`, `check`, `doctor` and a reload
+//! Problems of a configuration on this machine: the one place at which `culvert run`, `check`, `doctor` and a reload
 //! look, so that what one of them accepts the others take.
 //!
 //! The file is first judged by itself ([`Config::examine`]), then by what is here: cores, interfaces with their queues,
@@ -426,7 +426,7 @@ mod tests {
         assert!(said(text, &machine()).0.is_empty(), "at a start nothing is lost");
     }
 
-    /// What is said of a text, problems and warnings, by this machine.
+    /// Problems and warnings about a text on this machine.
     fn said(text: &str, machine: &Machine) -> (Vec<String>, Vec<String>) {
         let examined = Config::examine(text, |config| judge(config, machine));
         let texts =

@@ -1,6 +1,6 @@
 //! The log, rate-limited: a repeated error is written once a second.
 //!
-//! What fails in a loop fails thousands of times a second, and a log that takes all of it fills the
+//! A failure in a loop comes thousands of times a second, and a log that takes all of it fills the
 //! disk and hides the rest. So warnings and errors pass a [`Limiter`] on their way out, wherever
 //! they come from: of those with the same place in the code and the same text, one a second is
 //! written, with the number of those that were left out since the last one.

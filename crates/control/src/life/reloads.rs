@@ -1,4 +1,4 @@
-//! What has become of reloads, for `culvert status`, metrics and the log.
+//! Results of reloads, for `culvert status`, metrics and the log.
 
 use std::path::{Path, PathBuf};
 

@@ -16,7 +16,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// The one that the environment asks for.
+    /// The watchdog that the environment asks for.
     pub fn of_environment(now: Instant) -> Option<Watchdog> {
         sd_notify::watchdog_enabled().map(|patience| Watchdog::new(patience, now))
     }

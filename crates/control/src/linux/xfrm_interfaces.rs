@@ -1,6 +1,6 @@
 //! The kernel's own XFRM interfaces (`ip link add type xfrm`), while the kernel owns SAs and policies.
 //!
-//! What Linux routes to one is protected by the policies and SAs with its `if_id`, or not sent. Where all of
+//! A packet that Linux routes to one is protected by the policies and SAs with its `if_id`, or not sent. Where all of
 //! these policies are the fast path's, ports and routes lead here what Linux's routes lead to the interface;
 //! else nothing of it, so that one encryptor has these SAs. That is decided for each family.
 

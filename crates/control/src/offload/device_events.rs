@@ -1,4 +1,4 @@
-//! What happens to devices for packet offload: events of their SAs, and ports that go down.
+//! Events of devices for packet offload: those of their SAs, and ports that go down.
 
 use std::time::Instant;
 

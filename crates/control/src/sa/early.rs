@@ -7,7 +7,7 @@
 //! one a second. Where a policy wants protection for such a packet and there is no SA, its owner is asked. The packet
 //! itself goes on its way: if no chain drops it, it comes to a worker, and waits for the SA as ever.
 //!
-//! What the table does is tell. A daemon that was killed leaves it behind, and nobody listens to it; the next start
+//! The table only tells. A daemon that was killed leaves it behind, and nobody listens to it; the next start
 //! with `tun.early_acquire` replaces it.
 
 use std::io;

@@ -1,4 +1,4 @@
-//! What fits the SAs behind each protected destination: the MTU of the routes that lead there.
+//! Length that fits the SAs behind each protected destination: the MTU of the routes that lead there.
 //!
 //! Linux's own programs go by a route's MTU from their first packet on: the segments that TCP announces, the
 //! pieces that a long datagram goes in. So they need no ICMP error, which a packet filter may drop.

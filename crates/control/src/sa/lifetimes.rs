@@ -1,4 +1,4 @@
-//! What is left of an SA's limits.
+//! Rest of an SA's limits.
 
 use xfrm::codec::LifetimeConfig;
 

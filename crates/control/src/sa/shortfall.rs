@@ -1,4 +1,4 @@
-//! What policies ask for that is not carried out: what becomes of it, and who is told.
+//! Wishes of policies that are not carried out: what becomes of their packets, and who is told.
 //!
 //! | the policy | then |
 //! | --- | --- |

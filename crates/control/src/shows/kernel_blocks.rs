@@ -1,5 +1,5 @@
-//! What policies in the kernel have blocked, by Linux's own counters: where the guard stands, most of that is its
-//! doing, and nobody else tells.
+//! Packets that policies in the kernel have blocked, by Linux's own counters: where the guard stands, most of that is
+//! its doing, and nobody else tells.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What is shown, and to whom: answers to commands, events, captures, traces.
+//! Shows, each for its reader: answers to commands, events, captures, traces.
 
 pub mod answer;
 pub mod breaks;

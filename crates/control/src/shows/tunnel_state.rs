@@ -1,4 +1,4 @@
-//! Whether there are tunnels, and if not, why, as far as that is seen here: IKE goes past culvert.
+//! Presence of tunnels, and the reason if there are none, as far as that is seen here: IKE goes past culvert.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What has changed among an owner's SAs and policies, until those that follow have taken it.
+//! Changes among an owner's SAs and policies, until those that follow have taken them.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -5,7 +5,7 @@
 //! | `builtin` | Linux's XFRM databases in this process, which IKE daemons reach by socket |
 //! | `kernel`  | the kernel's own XFRM databases, from which packets are taken over        |
 //!
-//! What both need: `owner` (what each of them does), `changes` (what others have to follow), `session` (the cipher's
+//! Both need `owner` (what each of them does), `changes` (what others have to follow), `session` (the cipher's
 //! state), `weak` (algorithms that are taken only when told), `live` (an SA's numbers), `last_numbers` (the alarm before
 //! they end), `set_marks` (the marks that SAs give), `shared_keys` (SAs of one key), `errno`.
 //!

@@ -1,4 +1,4 @@
-//! What both owners of SAs and policies do, and the nouns in which they and the daemon speak of it.
+//! The owner of SAs and policies: one trait for both kinds, and the nouns in which they and the daemon speak of it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use xfrm::{Counters, Replay};
 
 use super::changes::Changes;
 
-/// What each owner of SAs and policies does. For one thread.
+/// Work of each owner of SAs and policies. For one thread.
 pub trait Owner {
     /// Adds the descriptors that become readable when there is something to serve.
     fn add_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>);
@@ -34,7 +34,7 @@ pub trait Owner {
     /// Databases that the data path reads.
     fn databases(&self) -> &Databases<Sa>;
 
-    /// What has changed in the databases, and nobody has taken yet.
+    /// Changes in the databases that nobody has taken yet.
     fn changes(&mut self) -> &mut Changes;
 
     /// An SA's keys, for an operator who asks for them explicitly; zeroised when dropped.

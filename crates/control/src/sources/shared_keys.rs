@@ -238,7 +238,7 @@ mod tests {
         }
     }
 
-    /// Whether all have one key or each its own. With a list for each key the first would take hours.
+    /// All have one key, or each its own. With a list for each key the first would take hours.
     #[test]
     fn a_hundred_thousand_come_and_go() {
         for keys_of in [|_| key(1), key as fn(u64) -> Keys] {

@@ -1,4 +1,4 @@
-//! What the steering programs take from their interfaces.
+//! Steering: packets that the programs take from their interfaces.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;

@@ -6,7 +6,7 @@
 //! | 2 | is looked for in the flow cache ([`crate::flows`]) | the flow's plan |
 //! | 3 | is moved on by its plan ([`crate::features`]), or is a miss | |
 //!
-//! What is to be encrypted or decrypted is gathered, and goes through [`crate::crypt`] by the burst.
+//! Packets that are to be encrypted or decrypted are gathered, and go through [`crate::crypt`] by the burst.
 //! Decrypted packets are accepted in the order of arrival, and take passes 2 and 3 again. Nothing is
 //! opened while packets are moved on: [`Path::run`] makes room before. So no pass calls itself.
 

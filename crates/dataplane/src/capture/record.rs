@@ -1,4 +1,4 @@
-//! What a tap tells of a packet.
+//! Records of packets, as a tap makes them.
 
 use crate::model::Explanation;
 use outcome::DropReason;

@@ -1,4 +1,4 @@
-//! What every feature works with beside what it keeps itself.
+//! The parts that every feature works with beside its own state.
 
 use crate::crypt::Crypt;
 use crate::out::Out;

@@ -17,8 +17,8 @@
 //! action out, a fresh one or a flow's plan alike, with one call for each kind. What it needs to be exact (the SA is there,
 //! the packet fits, its TTL goes on) was looked at by [`crate::resolve`], or by [`Rooms::judge`].
 //!
-//! What is asked of a rare kind of action stands in [`rare::Rare`], and the kinds stand in the list below: a new one is
-//! its room, its line there, and its variant in [`Action`].
+//! Everything that is asked of a rare kind of action stands in [`rare::Rare`], and the kinds stand in the list below:
+//! a new one is its room, its line there, and its variant in [`Action`].
 
 pub(crate) mod aggfrag;
 pub(crate) mod bundle;

@@ -1,4 +1,4 @@
-//! What a feature says of a kind of action that few packets have done to them.
+//! Rare kinds of actions, each described by its feature.
 //!
 //! The common kinds (open, seal, forward, to Linux) are matched where they are carried out, with no call in between.
 //! All that others know of a rare one it says here, in its feature's room; [`crate::features`] has the list of them.

@@ -1,4 +1,4 @@
-//! What the workers of a set share: the clock, and the limits that are the host's, as of the ICMP errors that it makes.
+//! The clock and the limits that the workers of a set share, as of the ICMP errors that the host makes.
 
 pub(crate) mod guesses;
 

@@ -1,4 +1,4 @@
-//! What is done to the packets of a flow.
+//! Actions on the packets of a flow.
 
 use policy::{SaHandle, SaState};
 

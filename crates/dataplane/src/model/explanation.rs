@@ -1,4 +1,4 @@
-//! What the data path would do with a packet, as it is told: `culvert why`, and traces.
+//! Explanations of a packet's fate: `culvert why`, and traces.
 
 use forward::IcmpCause;
 use outcome::DropReason;

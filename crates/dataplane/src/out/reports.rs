@@ -1,4 +1,4 @@
-//! What a worker reports to the control thread, and how often.
+//! Reports of a worker to the control thread, and how often they are made.
 
 use core::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Whether a packet fits the path to the peer once it is sealed, and what is done if not.
+//! Fit of a packet to the path to the peer once it is sealed, and what is done if it does not.
 //!
 //! | packet | SA | too long |
 //! | --- | --- | --- |

@@ -1,4 +1,4 @@
-//! What TCP connections through SAs are told about the size of segments (`path_mtu.clamp_mss`).
+//! Segment size of TCP connections through SAs (`path_mtu.clamp_mss`).
 //!
 //! Each end announces in its SYN how long the segments are that it takes; the other end sends none that are
 //! longer. On the way into a tunnel, and out of it, a SYN that announces more than the tunnel carries is

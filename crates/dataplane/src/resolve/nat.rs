@@ -1,4 +1,4 @@
-//! What Linux's NAT has decided about the connection of a packet.
+//! Linux's NAT, as it has decided about the connection of a packet.
 
 use conntrack::{Found, Rewrite, Tuple};
 use wire::Headers;

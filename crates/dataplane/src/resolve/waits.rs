@@ -1,4 +1,4 @@
-//! Whether a packet that waits for an SA still has to.
+//! Test if a packet that waits for an SA still has to.
 
 use policy::Outbound;
 

@@ -1,4 +1,4 @@
-//! What only a worker does that no helper shares a turn with.
+//! Work of a worker that no helper shares a turn with.
 //!
 //! An SA has one writer of its numbers at a time. While bursts are with helpers that is the holder of the turn, so
 //! what the worker moves on by itself waits until none is with them: the functions here are all that it has for that,

@@ -1,4 +1,4 @@
-//! What comes back from devices.
+//! Packets that come back from devices.
 
 use core::net::IpAddr;
 

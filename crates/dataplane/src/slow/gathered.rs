@@ -1,4 +1,4 @@
-//! What fragments have waited for: whole packets, or what their packet's first fragment says.
+//! Packets that have waited as fragments: whole ones, or each with the ports of its packet's first fragment.
 //!
 //! A packet that was put together goes on as one that another worker has handed over: it is classified, and
 //! its flow may have a plan. Fragments that only waited for the first one are resolved by its ports, each

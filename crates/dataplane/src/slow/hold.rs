@@ -56,7 +56,7 @@ impl Slow {
         }
     }
 
-    /// The one that had asked is gone, and others wait: asks for the first, and again when the
+    /// Asks again, as the packet that had asked is gone, and others wait: for the first, and again when the
     /// last has waited as long.
     fn acquire_again(&mut self, out: &mut Out, key: &SaWait) {
         let front = self.waiting.0.front(key);

@@ -39,7 +39,7 @@ impl Slow {
         }
     }
 
-    /// Whether errors wait to be sent.
+    /// True if errors wait to be sent.
     pub(crate) fn has_errors(&self) -> bool {
         !self.errors.waiting.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What the two SAs of a pair have to tell each other (RFC 9347, section 3): what arrives by the one, the other reports.
+//! Links between the two SAs of a pair (RFC 9347, section 3): what arrives by the one, the other reports.
 //!
 //! The homes of the two may be two workers. They share a lock that neither waits for: who finds it taken has something
 //! newer to tell, or to hear, with the next payload.

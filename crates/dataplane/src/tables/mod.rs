@@ -1,4 +1,4 @@
-//! What the control thread publishes for workers: routes, neighbours, interfaces.
+//! Tables that the control thread publishes for workers: routes, neighbours, interfaces.
 
 pub(crate) mod links;
 pub(crate) mod mark_rule;

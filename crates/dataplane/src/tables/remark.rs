@@ -1,7 +1,7 @@
 //! The code point (DSCP) that packets get on arrival, by the priority of a VLAN tag.
 //!
-//! What asks for a DSCP after that (marks, the header that encryption puts in front, the tag of the way out) sees
-//! the new one. It may be changed without harm to ESP and AH, which do not protect it (RFC 4302 §3.3.3.1).
+//! A step that asks for a DSCP after that (marks, the header that encryption puts in front, the tag of the way out)
+//! sees the new one. It may be changed without harm to ESP and AH, which do not protect it (RFC 4302 §3.3.3.1).
 
 use wire::ethernet::{EthernetHeader, HEADER_LEN, Tag};
 use wire::{EtherType, VlanTags};

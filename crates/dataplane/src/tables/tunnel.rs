@@ -118,7 +118,8 @@ impl Tunnels {
         self.0.is_empty()
     }
 
-    /// The one that an SA's packets come in by. There are [few](crate::slots::MAX_TUNNELS), and it is asked once for a flow.
+    /// The tunnel that an SA's packets come in by. There are [few](crate::slots::MAX_TUNNELS), and it is asked once for
+    /// a flow.
     pub fn of_sa(&self, sa: &SaConfig) -> Option<(Binding, Tunnel)> {
         let belongs = |binding: &Binding| match binding {
             Binding::IfId(if_id) => *if_id == sa.if_id,

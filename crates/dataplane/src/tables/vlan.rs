@@ -165,7 +165,7 @@ impl Vlans {
         self.remarks.get(&port)
     }
 
-    /// The one that a port's frames with these tags are of.
+    /// The VLAN of a port's frames with these tags.
     pub(crate) fn of_frame(&self, port: u32, tags: VlanTags) -> Option<&Vlan> {
         self.inbound.get(&(port, tags)).map(|vlan| &**vlan)
     }

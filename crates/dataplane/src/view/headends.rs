@@ -1,4 +1,4 @@
-//! What fits a headend's path once it has put its segments on a packet.
+//! Length that fits a headend's path once it has put its segments on a packet.
 
 use core::net::IpAddr;
 

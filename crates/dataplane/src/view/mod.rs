@@ -1,4 +1,4 @@
-//! What a burst is judged by: routes, neighbours, interfaces, the policy databases, the time.
+//! The view by which a burst is judged: routes, neighbours, interfaces, the policy databases, the time.
 //!
 //! Nothing here changes while a burst is worked on; [`View::refresh`] and [`View::load_tables`] are
 //! called between bursts.

@@ -1,4 +1,4 @@
-//! What the control thread asks of a worker that has followed the databases.
+//! Answers of a worker that has followed the databases to the control thread.
 //!
 //! Answered between two rounds' packets, in the order of the commands, once nothing that the control thread has
 //! published is left to be taken over: after many changes at once that is some rounds later. Nothing is with

@@ -1,4 +1,4 @@
-//! What the control thread has asked of a worker, and waits for its answer.
+//! Answers that a worker owes the control thread.
 
 use std::sync::mpsc::Sender;
 

@@ -1,4 +1,4 @@
-//! What a worker has of its helpers.
+//! A worker's side of its helpers.
 
 use dispatch::Sleepers;
 use dispatch::ordered::{self, Releaser, Submitter};

@@ -69,7 +69,7 @@ fn sealed(peer: &mut Gateway, numbers: impl Iterator<Item = u16>) -> Vec<Vec<u8>
     peer.wan_out()
 }
 
-/// Whether packets of each flow are in their order; how many there are.
+/// Checks that packets of each flow are in their order. Returns how many there are.
 fn in_order(packets: &[Vec<u8>]) -> usize {
     for flow in 0..8 {
         let of = |p: &&Vec<u8>| u16::from_be_bytes([p[20], p[21]]) == 1000 + flow;
@@ -90,7 +90,7 @@ fn handed_over(g: &Gateway) -> u64 {
     g.all_counters().map(|counters| counters.totals().handed_over).sum()
 }
 
-/// What a policy has counted.
+/// Packets that a policy has counted.
 fn counted(g: &Gateway, index: u32) -> u64 {
     g.db.policies().find(|p| p.config.index == index).expect("a policy").packets()
 }
@@ -235,7 +235,7 @@ fn policies_hold_for_what_is_on_its_way() {
     assert_eq!((drops, g.dropped(DropReason::RateLimit)), (16, 0), "{:?}", g.drops());
 }
 
-/// What was judged goes on with its tokens when the SA has another home by then.
+/// A judged packet goes on with its tokens when the SA has another home by then.
 #[test]
 fn a_verdict_goes_to_another_home_of_the_sa() {
     let (mut g, all) = (gateway(3), limiter(settings(1, 2000), None));

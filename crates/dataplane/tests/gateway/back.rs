@@ -29,7 +29,7 @@ pub fn give_back(g: &Gateway) {
     g.tables.topology.store(Arc::new(topology));
 }
 
-/// What stands in front of the frame.
+/// A frame behind its tag.
 pub fn tagged(tag: u16, frame: &[u8]) -> Vec<u8> {
     [&[0x81, 0x00], &tag.to_be_bytes()[..], &frame[12..14], frame].concat()
 }

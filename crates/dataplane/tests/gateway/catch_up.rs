@@ -1,4 +1,4 @@
-//! What the control thread asks of a worker that has followed the databases: windows to be merged, and whether
+//! Questions of the control thread to a worker that has followed the databases: windows to be merged, and if
 //! all that was removed is out of use.
 
 use core::sync::atomic::Ordering::Relaxed;
@@ -98,7 +98,7 @@ fn merge(g: &mut Gateway, sa: SaId, edge: u64, received: &[u64]) -> Vec<bool> {
     answers.iter().map(|answer| answer.try_recv().expect("answered")).collect()
 }
 
-/// What the kernel has received is not received again, whichever of the two had it.
+/// A packet that the kernel has received is not received again, whichever of the two had it.
 #[test]
 fn a_merged_window_refuses_what_another_has_received() {
     for threads in [None, Some(2)] {
@@ -136,7 +136,7 @@ fn a_merged_window_refuses_what_another_has_received() {
     }
 }
 
-/// What another has received may have come behind packets that wait here: these are received first.
+/// A packet that another has received may have come behind packets that wait here: these are received first.
 #[test]
 fn a_window_is_merged_behind_what_waits() {
     for threads in [None, Some(2)] {

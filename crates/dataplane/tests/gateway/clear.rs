@@ -1,4 +1,4 @@
-//! What policy lets pass, blocks, or wants protected while it is in clear.
+//! Packets in clear that policy lets pass, blocks, or wants protected.
 
 use dataplane::Event;
 use outcome::DropReason;
@@ -62,7 +62,7 @@ fn bypass_and_block_come_before_protect_by_priority() {
     assert_eq!(pair.a.db.policy(32).expect("policy").packets(), 1);
 }
 
-/// What Linux sends here because another source is protected; with a policy that lets it pass it leaves.
+/// Linux sends a packet here because another source is protected; with a policy that lets it pass it leaves.
 #[test]
 fn to_a_guarded_prefix_nothing_leaves_in_clear_without_a_policy() {
     let mut pair = Pair::new(&Spec::default());

@@ -29,7 +29,7 @@ fn forth(v6: bool) -> Ip {
     Ip::new(Side::A.lan(v6, 10), Side::B.lan(v6, 10))
 }
 
-/// What gateway A makes of packets.
+/// Packets as gateway A has sealed them.
 fn sealed(pair: &mut Pair, packets: impl IntoIterator<Item = Vec<u8>>) -> Vec<Vec<u8>> {
     for packet in packets {
         pair.a.put_lan(&packet);

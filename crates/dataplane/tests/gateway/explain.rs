@@ -1,4 +1,4 @@
-//! What is told of a packet is what is done with it.
+//! Explanations say what is done.
 
 use std::collections::HashSet;
 use std::sync::mpsc::channel;
@@ -20,7 +20,7 @@ pub fn ask(g: &mut Gateway, packet: &[u8], came: Came) -> Explanation {
     answered.recv().expect("an answer")
 }
 
-/// What has become of the one packet that came.
+/// Fate of the one packet that came.
 #[derive(Debug, PartialEq)]
 enum Seen {
     Sealed(usize),

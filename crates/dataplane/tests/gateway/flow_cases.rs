@@ -38,7 +38,7 @@ fn a_rekeyed_sa_takes_over_in_the_middle_of_a_flow() {
     assert!(back.iter().all(|p| p[20..24] == Side::A.spi().to_be_bytes()));
 }
 
-/// What the peer sends to a host of ours by the SA with this SPI.
+/// A packet from the peer to a host of ours by the SA with this SPI.
 fn from_peer(g: &mut Gateway, spi: u32, number: u32) -> usize {
     let inner = Ip::new(Side::B.lan(false, 10), Side::A.lan(false, 10)).sized(100, 1);
     g.put_wan(&craft_esp_for(spi, Side::B, number, &esp_text(&inner, 4), 0));

@@ -341,7 +341,7 @@ impl Subject {
         }
     }
 
-    /// What came of one step: packets out of each port, and every count.
+    /// Result of one step: packets out of each port, and every count.
     fn take(&mut self, step: &Step) -> Outcome {
         let (mode, v6) = (self.spec.mode, self.kind.inner_v6);
         let ids = self.ids();

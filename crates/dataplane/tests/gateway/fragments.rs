@@ -15,7 +15,7 @@ fn forth(v6: bool) -> Ip {
     Ip::new(Side::A.lan(v6, 10), Side::B.lan(v6, 10))
 }
 
-/// What gateway A makes of a packet on a link without limits.
+/// A packet as gateway A seals it on a link without limits.
 fn sealed(pair: &mut Pair, packet: &[u8]) -> Vec<u8> {
     pair.a.set_topology(9000, Vec::new());
     pair.a.put_lan(packet);
@@ -121,7 +121,7 @@ fn what_never_tells_its_port_is_given_up() {
     assert_eq!(pair.b.drops(), [(DropReason::FragmentTimeout, 2)]);
 }
 
-/// What one source floods does not keep the peer's fragments from meeting, nor whole packets.
+/// A flood of one source does not keep the peer's fragments from meeting, nor whole packets.
 #[test]
 fn a_flood_of_fragments_costs_others_nothing() {
     let spec = Spec::default();

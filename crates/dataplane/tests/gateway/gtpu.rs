@@ -102,7 +102,7 @@ fn carry(pair: &mut Pair, packets: &[Vec<u8>]) {
     pair.carry(Side::A);
 }
 
-/// What gateway B gets of packets that a router has forwarded once.
+/// A packet that a router has forwarded once, as gateway B gets it.
 fn arrived(packet: &[u8]) -> Vec<u8> {
     crate::packets::hopped(packet, 1)
 }

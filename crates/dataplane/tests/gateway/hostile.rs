@@ -113,7 +113,7 @@ fn has_plaintext(packet: &[u8]) -> bool {
     packet.windows(16).any(|w| w == piece)
 }
 
-/// Whether a packet is one of those that policy wants protected.
+/// True if a packet is one of those that policy wants protected.
 fn is_protected(packet: &[u8]) -> bool {
     parse_ip(packet).is_ok_and(|h| {
         [false, true]

@@ -16,7 +16,7 @@ fn router(v6: bool) -> std::net::IpAddr {
     ip(if v6 { "2001:db8:f::77" } else { "203.0.113.9" })
 }
 
-/// What a router says to the sender of a packet that it cannot deliver.
+/// A router's error to the sender of a packet that it cannot deliver.
 fn unreachable(packet: &[u8]) -> Vec<u8> {
     let h = parse_ip(packet).expect("packet");
     let mut out = vec![0; 1500];

@@ -22,7 +22,7 @@ const STACKS: [&[Layer]; 4] = [
     &[COMP_TRANSPORT, AH_TRANSPORT],
 ];
 
-/// What nobody can make shorter.
+/// Bytes that nobody can make shorter.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let next = move || {
@@ -240,7 +240,7 @@ fn what_becomes_long_has_a_share_of_each_burst() {
     }
 }
 
-/// What comes by a protection that policy does not ask for is dropped, compressed or not.
+/// A packet under a protection that policy does not ask for is dropped, compressed or not.
 #[test]
 fn compression_protects_nothing() {
     let inner = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)).udp(1, 2, &[7; 400]);

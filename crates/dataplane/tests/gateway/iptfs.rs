@@ -49,7 +49,7 @@ fn craft(number: u32, payload: &[u8]) -> Vec<u8> {
     craft_esp(Side::A, number, &esp_text(payload, 144), 0)
 }
 
-/// What is inside of an ESP packet over IPv4 under the keys of [`GCM`]: payload and next header.
+/// Content of an ESP packet over IPv4 under the keys of [`GCM`]: payload and next header.
 fn decrypt(packet: &[u8]) -> (Vec<u8>, u8) {
     let session = PROVIDER.session(GCM, &keys(GCM)).expect("session");
     let mut esp = packet[20..].to_vec();

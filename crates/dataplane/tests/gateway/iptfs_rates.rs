@@ -64,7 +64,7 @@ impl Path {
         [self.left[0] - before[0], self.left[1] - before[1]]
     }
 
-    /// What the SA by which A sends shows at one end: bits a second, and losses of a million.
+    /// Rate and losses of the SA by which A sends, as one end shows them: bits a second, and losses of a million.
     fn shown(&self, at: Side) -> (u64, u64) {
         let g = if at == Side::A { &self.pair.a } else { &self.pair.b };
         let sa = g.sa(Side::A, &self.spec);

@@ -27,7 +27,7 @@ pub struct Kind {
     pub spec: Spec,
     /// The family of what is protected.
     pub inner_v6: bool,
-    /// Whether the ends are the gateways' own programs, by way of Linux, not hosts behind ports.
+    /// True if the ends are the gateways' own programs, by way of Linux, not hosts behind ports.
     pub by_linux: bool,
 }
 
@@ -251,7 +251,7 @@ struct Spread {
     ends: [End; 2],
 }
 
-/// What one side sends.
+/// One side's stream of packets.
 struct End {
     side: Side,
     models: Vec<Model>,
@@ -341,7 +341,7 @@ impl Spread {
         near.put_lan(&packet);
     }
 
-    /// What was put goes on the wire, and what was on the wire arrives, in the same bursts; each
+    /// Puts what was made on the wire, and lets arrive what was on it, in the same bursts; each
     /// SA's packets in their order.
     fn step(&mut self) {
         for end in &mut self.ends {

@@ -27,7 +27,7 @@ pub struct Layers {
     pub stack: Stack,
     limits: VolumeLimits,
     peer: Gateway,
-    /// What the peer sent last.
+    /// Packets that the peer sent last.
     last: Vec<Vec<u8>>,
 }
 
@@ -59,7 +59,7 @@ impl Stack {
         Kind { spec, inner_v6: self.inner_v6, by_linux: false }
     }
 
-    /// Whether a packet from the peer that is too short to be compressed comes through one SA alone, and so
+    /// True if a packet from the peer that is too short to be compressed comes through one SA alone, and so
     /// has a flow.
     pub fn is_one_when_short(self) -> bool {
         matches!(self.layers, [comp, _] if *comp == COMP_TRANSPORT)
@@ -128,7 +128,7 @@ impl Layers {
         self.last.clone()
     }
 
-    /// Whether a packet is an SA's, as far as its first header tells.
+    /// True if a packet is an SA's, as far as its first header tells.
     pub fn is_protected(packet: &[u8]) -> bool {
         let h = parse_ip(packet).expect("packet");
         let protocols = [protocol::ESP, protocol::AH, protocol::IPCOMP];

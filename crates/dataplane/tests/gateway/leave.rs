@@ -248,7 +248,7 @@ fn what_was_decrypted_here_cannot_be_left() {
     }
 }
 
-/// What waits for an SA goes to Linux at once, in its order, when Linux has the policy again.
+/// Packets that wait for an SA go to Linux at once, in their order, when Linux has the policy again.
 #[test]
 fn what_is_held_goes_to_linux() {
     let mut g = Gateway::new(Side::A);

@@ -132,7 +132,7 @@ impl Subject {
         self.gateway.run();
     }
 
-    /// What came out: packets in clear by each port, what ESP has inside, and what Linux got.
+    /// Packets that came out: in clear by each port, those that ESP has inside, and those that Linux got.
     fn out(&mut self) -> Outcome {
         let lan = self.gateway.lan_out();
         let (esp, wan): (Vec<_>, Vec<_>) = self

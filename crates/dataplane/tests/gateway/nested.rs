@@ -366,7 +366,7 @@ fn sizes_around_the_mtu() {
     }
 }
 
-/// What the network has cut is put together first, AH as ESP (RFC 4302 §3.4.1).
+/// Fragments of the network are put together first, of AH as of ESP (RFC 4302 §3.4.1).
 #[test]
 fn fragments_are_put_together_first() {
     let stacks: [&[Layer]; 3] =

@@ -180,7 +180,7 @@ proptest! {
     }
 }
 
-/// What an owner leases is used to its end, and nothing beyond it; also by an SA that replaces another.
+/// A lease of an owner is used to its end, and nothing beyond it; also by an SA that replaces another.
 #[test]
 fn none_is_above_the_ceiling() {
     for threads in [None, Some(0), Some(2)] {

@@ -11,7 +11,7 @@ use crate::support::{LAN, WAN};
 pub struct OnVlans {
     pub lan: VlanTags,
     pub wan: VlanTags,
-    /// What the LAN's and the WAN's have counted.
+    /// Counters of the LAN's and the WAN's VLAN.
     pub counters: [Arc<VlanCounters>; 2],
     /// The DSCPs that what comes by the LAN's and the WAN's gets.
     pub remarks: [Option<Remark>; 2],

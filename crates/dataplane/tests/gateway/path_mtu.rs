@@ -21,7 +21,7 @@ pub fn router(v6: bool) -> IpAddr {
     if v6 { ip("2001:db8:f::99") } else { ip("192.0.2.99") }
 }
 
-/// What a router answers to a packet that is too long for its next link.
+/// A router's answer to a packet that is too long for its next link.
 pub fn too_big(packet: &[u8], mtu: u32) -> Vec<u8> {
     let h = parse_ip(packet).expect("packet");
     let reporter = Reporter { src: router(h.src.is_ipv6()), ident: 5 };
@@ -41,7 +41,7 @@ pub fn checksummed(mut error: Vec<u8>) -> Vec<u8> {
     error
 }
 
-/// What the gateway reports to its control thread: destination and MTU.
+/// The gateway's reports to its control thread: destination and MTU.
 fn reports(gateway: &mut Gateway) -> Vec<(IpAddr, u32)> {
     let report = |event| match event {
         Event::TooBig { dst, mtu, .. } => Some((dst, mtu)),
@@ -111,7 +111,7 @@ fn an_old_router_says_no_mtu() {
     assert_eq!(reports(&mut pair.a), [(Side::B.wan(false), 1006)]);
 }
 
-/// What nobody on the path would say is not believed; Linux gets it as any other packet.
+/// An error that nobody on the path would send is not believed; Linux gets it as any other packet.
 #[test]
 fn what_was_not_sent_is_not_believed() {
     for (v6, encap) in [(false, false), (true, false), (false, true)] {

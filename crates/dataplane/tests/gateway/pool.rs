@@ -283,8 +283,8 @@ fn helpers_get_packets_while_there_are_routes_with_segments() {
     drop(asleep);
 }
 
-/// What sets of flows send that get segments, go through IPsec, or both: each packet's number stands behind its headers.
-/// One in fifty is of another length, and perhaps has to be cut, and one flow in each round is new.
+/// Packets of sets of flows that get segments, go through IPsec, or both: each packet's number stands behind its
+/// headers. One in fifty is of another length, and perhaps has to be cut, and one flow in each round is new.
 fn mixed((to, longest): (&[&str], usize), round: u16) -> Vec<Vec<u8>> {
     let packet = |n: u16| {
         let at = usize::from(n) % to.len();
@@ -316,7 +316,7 @@ fn by_flow(packets: Vec<Vec<u8>>) -> Flows {
     flows
 }
 
-/// What B gets of A's packets, in three rounds, with helpers at both.
+/// A's packets as B gets them, in three rounds, with helpers at both.
 fn through(pair: Pair, what: (&[&str], usize), threads: usize) -> (Vec<usize>, Vec<Vec<u8>>) {
     let (mut pair, all) = with_pools(pair, threads);
     let (mut sent, mut arrived) = (Vec::new(), Vec::new());

@@ -139,7 +139,7 @@ fn what_is_routed_to_a_tunnel_is_protected_by_its_policies() {
     }
 }
 
-/// What is decrypted goes there whatever the tables here say, if policy takes it in; what is sent there is protected.
+/// Decrypted packets go there whatever the tables here say, if policy takes them in; what is sent there is protected.
 #[test]
 fn an_interface_in_another_namespace_has_its_tunnel() {
     let [(mut a, a_tunnel), (mut b, b_tunnel)] = tunnelled();

@@ -284,7 +284,7 @@ fn histories() -> impl Strategy<Value = Vec<(u64, u8, usize)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// What leaves, and when, is what a bucket and plain queues let.
+    /// Packets leave when a bucket and plain queues let them.
     #[test]
     fn a_shaper_is_as_its_model(history in histories(), packets in 1..20_u32) {
         let settings = settings(1_000_000, 3000, (packets, 12_000));

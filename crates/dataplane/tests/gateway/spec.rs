@@ -1,4 +1,4 @@
-//! What the two gateways of a test agree on: addresses, keys, SAs, policies, and ESP made by hand.
+//! The agreement of a test's two gateways: addresses, keys, SAs, policies, and ESP made by hand.
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -67,7 +67,7 @@ impl Side {
     }
 }
 
-/// What protects the traffic between the two networks.
+/// Protection of the traffic between the two networks.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     pub outer_v6: bool,

@@ -34,7 +34,7 @@ fn headend(side: Side, mode: Mode, numbers: &[&str]) -> Function {
     Function::Headend(Headend::new(mode, &segments, source).expect("few"))
 }
 
-/// What the gateway has: destination, its length, table, and what is done.
+/// Functions of the gateway: destination, its length, table, and what is done.
 fn functions(side: Side) -> Vec<(IpAddr, u8, u32, Function)> {
     let host = |v6| side.lan(v6, 10);
     let (IpAddr::V4(host4), IpAddr::V6(host6)) = (host(false), host(true)) else { unreachable!() };
@@ -190,10 +190,10 @@ pub fn wrapped(to: Side, mode: Mode, segments: &[Ipv6Addr], packet: &[u8]) -> Ve
     bytes
 }
 
-/// What B has sent to its LAN and to its WAN.
+/// Packets that B has sent to its LAN and to its WAN.
 type Sent = (Vec<Vec<u8>>, Vec<Vec<u8>>);
 
-/// What becomes of a packet from the WAN: the first time, by a plan, and without plans.
+/// Fate of a packet from the WAN: the first time, by a plan, and without plans.
 fn by_wan(b: &mut Gateway, packet: &[u8]) -> Sent {
     let mut all: Vec<Sent> = Vec::new();
     for forget in [false, false, true] {
@@ -531,7 +531,7 @@ fn segments_are_for_packets_from_inside_the_domain() {
     }
 }
 
-/// What is in ESP comes from a peer, and not from where its ESP does.
+/// A packet in ESP comes from a peer, and not from where its ESP does.
 #[test]
 fn what_an_sa_decrypts_is_inside_the_domain_where_that_is_said() {
     let spec = Spec { outer_v6: true, ..Spec::default() };

@@ -16,7 +16,7 @@ use crate::path_mtu::{checksummed, router, too_big};
 use crate::srv6::{gateway, publish, sid, wrapped};
 use crate::support::{Gateway, Pair, Side, Spec, ip, policy, template};
 
-/// What A's route to 10.78.0.0/16 puts on packets: 40 bytes, and a list of two segments.
+/// Bytes that A's route to 10.78.0.0/16 puts on packets: a header of 40, and a list of two segments.
 const OVERHEAD: usize = 80;
 
 fn through(numbers: &[&str]) -> Path {
@@ -45,14 +45,14 @@ fn to_b(v6: bool) -> Ip {
     Ip { dont_fragment: true, ..Ip::new(Side::A.lan(v6, 10), dst) }
 }
 
-/// What A sends of a packet.
+/// A packet as A sends it.
 fn sent(a: &mut Gateway, packet: &[u8]) -> Vec<u8> {
     a.put_lan(packet);
     a.run();
     a.wan_out().remove(0)
 }
 
-/// What becomes of a packet at a segment of another node.
+/// A packet as it is behind a segment of another node.
 fn at_segment(mut packet: Vec<u8>, psp: bool) -> Vec<u8> {
     let flavours = Flavours { psp, ..Flavours::default() };
     let end = Sid { flavours, ..Sid::new(Behaviour::End) };

@@ -84,7 +84,7 @@ pub struct Gateway {
     pub vlans: Option<OnVlans>,
 }
 
-/// What a worker is made of, beside the databases.
+/// Parts of a worker, beside the databases.
 struct Makings {
     tables: Arc<Tables>,
     events: EventSender,

@@ -1,4 +1,4 @@
-//! What taps record is what passes, and what becomes of it.
+//! Taps record what passes, and what becomes of it.
 
 use std::time::Duration;
 

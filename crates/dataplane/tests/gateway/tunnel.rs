@@ -12,7 +12,7 @@ use wire::{L4Checksum, parse_ip, protocol};
 use crate::packets::{Ip, hopped, number};
 use crate::support::{GCM, PROVIDER, Pair, Side, Spec};
 
-/// What a gateway sends to the peer: ESP between the two WAN addresses, hop limit its own.
+/// Checks what a gateway sends to the peer: ESP between the two WAN addresses, hop limit its own.
 fn assert_esp(packet: &[u8], from: Side, spec: &Spec) {
     let h = parse_ip(packet).expect("outer packet");
     assert_eq!((h.src, h.dst), (from.wan(spec.outer_v6), from.other().wan(spec.outer_v6)));

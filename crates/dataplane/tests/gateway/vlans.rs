@@ -21,7 +21,7 @@ fn to_b() -> Ip {
     Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10))
 }
 
-/// What stands on the wire: in by one VLAN, out by another, with the priority of the DSCP.
+/// Frames on the wire: in by one VLAN, out by another, with the priority of the DSCP.
 #[test]
 fn a_tunnel_over_a_vlan_with_the_lan_behind_another() {
     let mut g = gateway();

@@ -111,7 +111,7 @@ fn held_packets_find_the_home() {
     assert_eq!(a.drops(), vec![]);
 }
 
-/// What all workers hold together is what one alone may hold.
+/// All workers together hold as much as one alone may.
 /// Ports whose packets are all for a worker that is behind wait for it; their own worker's never do.
 #[test]
 fn ports_wait_for_a_worker_that_is_behind() {

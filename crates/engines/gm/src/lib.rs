@@ -10,8 +10,8 @@
 //! | VAES | likewise, two lanes an instruction | likewise | VPCLMULQDQ, two blocks an instruction |
 //! | AVX-512 | 64 blocks, the S-box by GFNI's inversion | 16 messages side by side | VPCLMULQDQ, four blocks |
 //!
-//! What depends on the block before it, CBC's encryption and hashing, runs over the packets of a burst side by side,
-//! whichever SAs they are of (`cbc`, `hmac`); all else over the blocks of one packet (`ctr`, `gcm`).
+//! Work that depends on the block before it, CBC's encryption and hashing, runs over the packets of a burst side by
+//! side, whichever SAs they are of (`cbc`, `hmac`); all else over the blocks of one packet (`ctr`, `gcm`).
 //!
 //! # Time and secrets
 //!

@@ -1,6 +1,6 @@
 //! AES-GCM: one direct call for each packet.
 //!
-//! What the library reads right after it was written (nonce, additional data) is written by one
+//! Data that the library reads right after it was written (nonce, additional data) is written by one
 //! store as wide as the load: a load that spans two stores waits until both have left the store
 //! buffer, which costs as much as encrypting a short packet.
 

@@ -87,7 +87,7 @@ pub enum Fate<M> {
 
 /// Fragments of type `T` that wait for the others of their packets. One owner: each worker has its own.
 ///
-/// What [`Reassembler::push`] takes in comes out once, by [`Reassembler::pop_piece`] or
+/// A piece that [`Reassembler::push`] takes in comes out once, by [`Reassembler::pop_piece`] or
 /// [`Reassembler::pop_gone`]. Call the latter after each `push`, `expire` and `clear` until it gives no
 /// more: only then is there room again.
 pub struct Reassembler<T, M> {

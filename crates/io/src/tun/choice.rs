@@ -24,7 +24,7 @@ impl QueueChoice {
     ///
     /// # Errors
     ///
-    /// What the kernel says; then all is as before.
+    /// Errors of the kernel; then all is as before.
     pub fn by_program(&self, program: Option<BorrowedFd<'_>>) -> io::Result<()> {
         ioctl::set_steering(&self.0, program)
     }

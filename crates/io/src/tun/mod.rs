@@ -8,7 +8,7 @@
 //! interface that they came in by: these have their Ethernet header, and a tag in front of it. What Linux
 //! sends with a mark comes with it in front, see [`mark`].
 //!
-//! What is read and written begins with `struct tun_pi` (4 bytes: flags, EtherType), then comes the
+//! A read or written record begins with `struct tun_pi` (4 bytes: flags, EtherType), then comes the
 //! vnet header, then the packet.
 //!
 //! The interface is not persistent: it disappears when its last descriptor is closed, by drop or

@@ -38,7 +38,7 @@ pub enum Output {
     /// [`Database::dump_chunk`](super::Database::dump_chunk). What follows for this requester waits for its end.
     Dump(Dump),
     /// A flush that is not at its end: for [`Database::go_on`](super::Database::go_on), as soon as others had their turn.
-    /// What the requester sends meanwhile waits for its end.
+    /// Messages that the requester sends meanwhile wait for its end.
     Flush(Flush),
     /// For everyone in the group.
     Event {

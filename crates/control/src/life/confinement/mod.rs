@@ -1,4 +1,4 @@
-//! What the daemon may ask of the kernel: filters of seccomp, which nobody can take off again.
+//! Confinement: filters of seccomp on what the daemon may ask of the kernel, which nobody can take off again.
 //!
 //! | threads | may not | then |
 //! | --- | --- | --- |
@@ -206,7 +206,7 @@ mod tests {
     use std::process::Command;
     use std::thread;
 
-    /// What becomes of a program that makes one system call: its errno, 0 if there is none, or the signal that
+    /// Fate of a program that makes one system call: its errno, 0 if there is none, or the signal that
     /// killed it.
     fn call(number: i64, argument: i64) -> Result<i32, i32> {
         let text = format!("exit(syscall({number}, {argument}, 0, 0, 0, 0) == -1 ? $! + 0 : 0)");

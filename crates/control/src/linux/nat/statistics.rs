@@ -1,4 +1,4 @@
-//! What Linux counts of its connections, asked for when somebody wants to know.
+//! Linux's counts of its connections, asked for when somebody wants to know.
 
 use conntrack::{Statistics, statistics};
 use netlink::{Connection, Fault, Protocol};

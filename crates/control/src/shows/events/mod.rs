@@ -1,4 +1,4 @@
-//! What has happened, for who wants to be told: `culvert events`, and the log.
+//! Events, for who wants to be told: `culvert events`, and the log.
 //!
 //! The last [`MOST`] events are remembered. Who follows them asks again and again for those after the last
 //! one it knows, so the daemon keeps nothing for it, and one that is slow misses events instead of holding

@@ -1,4 +1,4 @@
-//! What is found out by looking once a second.
+//! Events that are found out by looking once a second.
 
 use std::time::{Duration, Instant};
 

@@ -144,7 +144,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::thread;
 
-    /// What is told of a charon that says these bytes, and then nothing more.
+    /// The lists of a charon that says these bytes, and then nothing more.
     fn told(answers: &'static [u8], stays: bool) -> Result<Lists, String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("charon.vici");

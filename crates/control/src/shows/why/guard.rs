@@ -1,4 +1,4 @@
-//! What the guard in the kernel does with a packet.
+//! Effect of the guard in the kernel on a packet.
 
 use guard::Effect;
 use policy::{Direction, Ends};

@@ -1,4 +1,4 @@
-//! What would change a packet's fate.
+//! Changes that would change a packet's fate.
 
 use dataplane::{Came, Fate, Step};
 use esp::Mode;

@@ -1,4 +1,4 @@
-//! What Linux does with a packet before culvert gets it, if it ever does.
+//! Way of a packet through Linux before culvert gets it, if it ever does.
 
 use dataplane::Came;
 use policy::{Direction, Ends};

@@ -75,7 +75,7 @@ impl DataPath {
         &self.databases
     }
 
-    /// What has changed, and nobody has taken yet.
+    /// Changes that nobody has taken yet.
     pub fn changes(&mut self) -> &mut Changes {
         &mut self.changes
     }

@@ -349,7 +349,7 @@ impl Builtin {
         self.server.client_count()
     }
 
-    /// What is known of IKE negotiations.
+    /// Knowledge of IKE negotiations.
     pub fn negotiations(&self) -> Negotiations {
         let now_ms = now().mono_ms;
         let reserved = self.database.oldest_reservation();

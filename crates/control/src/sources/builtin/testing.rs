@@ -1,4 +1,4 @@
-//! What tests of the daemon share.
+//! Support that tests of the daemon share.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

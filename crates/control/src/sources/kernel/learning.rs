@@ -1,4 +1,4 @@
-//! What the kernel tells, by dump and by notification, is taken into the model and into the data path's tables.
+//! Dumps and notifications of the kernel are taken into the model and into the data path's tables.
 
 use std::collections::HashSet;
 use std::io;

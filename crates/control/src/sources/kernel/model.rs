@@ -1,4 +1,4 @@
-//! What the kernel has: SAs and policies, and which of them belong together.
+//! The kernel's SAs and policies, and which of them belong together.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! What of the kernel's SAs and policies the data path has.
+//! SAs and policies of the kernel that the data path has.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -159,7 +159,7 @@ impl Published {
         }
     }
 
-    /// What has changed, and nobody has taken yet.
+    /// Changes that nobody has taken yet.
     pub fn changes(&mut self) -> &mut Changes {
         &mut self.changes
     }

@@ -1,4 +1,4 @@
-//! What the kernel is told while an SA is in the fast path: counters, windows, limits that were reached.
+//! Write-back to the kernel while an SA is in the fast path: counters, windows, limits that were reached.
 //!
 //! The kernel's use times (`last use` of an SA, `use` of a policy), from which IKE daemons tell whether
 //! a peer is alive, cannot be told: only a packet that the kernel itself decrypts moves them. So from each

@@ -1,4 +1,4 @@
-//! What the steering programs of all ports take.
+//! Packets that the steering programs of all ports take.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

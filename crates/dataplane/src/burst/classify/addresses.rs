@@ -4,7 +4,7 @@
 //! ESP that is for this host needs no plan: its SA is found by destination and SPI, and what the
 //! plan of its outer flow would say is the same for all flows to that address. So the flow cache is
 //! left to inner flows, and a gateway of many peers touches nothing for each that only says "ESP".
-//! What is asked about the two addresses in place of the plan is answered here for most packets.
+//! Questions about the two addresses in place of the plan are answered here for most packets.
 
 use wire::{FlowKey, protocol};
 

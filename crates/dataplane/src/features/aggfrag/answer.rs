@@ -1,4 +1,4 @@
-//! What the two SAs of a pair have to do with each other: what one brings, the other reports.
+//! Ties between the two SAs of a pair: what one brings, the other reports.
 
 use esp::Sa;
 use policy::SaEntry;

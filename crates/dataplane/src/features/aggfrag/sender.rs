@@ -1,4 +1,4 @@
-//! What fills the payloads of one outbound SA.
+//! Payloads of one outbound SA, and the packets that fill them.
 
 use std::collections::VecDeque;
 

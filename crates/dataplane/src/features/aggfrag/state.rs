@@ -1,4 +1,4 @@
-//! What one worker packs and unpacks.
+//! State of one worker's packing and unpacking.
 
 use std::collections::VecDeque;
 

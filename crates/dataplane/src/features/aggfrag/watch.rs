@@ -1,4 +1,4 @@
-//! What arrives by an inbound SA whose pair reports congestion (RFC 9347, section 3).
+//! Arrivals by an inbound SA whose pair reports congestion (RFC 9347, section 3).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is done to the packets that headends make (SRv6): the same for all of one headend and one family inside.
+//! Plans for the packets that headends make (SRv6): the same for all of one headend and one family inside.
 //!
 //! Their outer addresses and protocol are the headend's, and so they are one flow, whose plan stands here beside the
 //! flow cache: who puts the headers on finds it without looking at them. It is as good as the cache's: of an epoch,

@@ -1,4 +1,4 @@
-//! Whether Linux has rules of NAT that packets between two interfaces meet.
+//! Test if Linux has rules of NAT that packets between two interfaces meet.
 
 use std::fs;
 use std::os::fd::BorrowedFd;
