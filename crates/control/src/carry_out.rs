@@ -5,28 +5,29 @@ use std::sync::Arc;
 use dataplane::Topology;
 
 use super::Daemon;
+use super::clock::Now;
 use super::topology::{self, Known};
 use super::wants::Wants;
 
 impl Daemon {
     /// Carries out what the round has found out to be wanted, in the order of [`wants`].
-    pub(super) fn carry_out(&mut self) {
-        self.follow_links();
+    pub(super) fn carry_out(&mut self, now: Now) {
+        self.follow_links(now);
         self.follow_marks();
-        self.publish();
+        self.publish(now);
         self.follow_sas();
-        self.follow_policies();
+        self.follow_policies(now);
         self.follow_routes();
     }
 
     /// Follows interfaces that have come, gone or changed: with sockets of ports, tunnel interfaces and memif ports.
-    pub(super) fn follow_links(&mut self) {
+    pub(super) fn follow_links(&mut self, now: Now) {
         if !Wants::take(&mut self.wants.links) {
             return;
         }
         self.follow_interfaces();
         self.linux.tunnels.follow_moves(self.linux.observer.snapshot());
-        self.linux.memifs.follow_links(self.linux.observer.snapshot(), &self.crew.workers);
+        self.linux.memifs.follow_links(now, self.linux.observer.snapshot(), &self.crew.workers);
         self.crew.ports.follow(self.linux.observer.snapshot(), &self.crew.workers);
         // Policies may name new addresses.
         (self.wants.topology, self.wants.paths) = (true, true);
@@ -34,7 +35,7 @@ impl Daemon {
 
     /// Gives workers what has changed of their tables, once for all of it, and then attaches the programs of ports that
     /// they have been told of.
-    pub(super) fn publish(&mut self) {
+    pub(super) fn publish(&mut self, now: Now) {
         if Wants::take(&mut self.wants.marks) {
             self.tell_marks();
         }
@@ -49,7 +50,7 @@ impl Daemon {
         let topology = Wants::take(&mut self.wants.topology);
         let are_vlans_new = topology && self.publish_topology();
         if path_mtus || topology {
-            self.sa.inner_mtus.paths_changed();
+            self.sa.inner_mtus.paths_changed(now);
         }
         if neighbours || path_mtus || topology {
             self.crew.workers.wake();
@@ -69,7 +70,8 @@ impl Daemon {
             self.crew.ports.steer_segment_errors(segments.headends().next().is_some());
         }
         if is_any_unattached {
-            self.beat();
+            // Workers may have been waited for.
+            self.beat(Now::read());
             self.crew.ports.attach(&self.crew.workers);
             // How a program is attached decides whether a port's packets can go back to it.
             self.wants.topology = true;

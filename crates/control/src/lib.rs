@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod carry_out;
+mod clock;
 pub mod files;
 #[cfg(test)]
 mod in_memory;
@@ -30,7 +31,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Sender;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use config::Config;
 use dataplane::{Came, Event, Probe};
@@ -45,6 +46,7 @@ use tracing::error;
 use wire::Headers;
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
+use self::clock::Now;
 use self::control::{Question, Reply};
 use self::early::{Early, Reported, wanting};
 pub use self::install::{InstallOptions, InstallReport, bench_install};
@@ -62,9 +64,7 @@ pub use self::ports::FRAMES_PER_FULL_QUEUE;
 use self::ports::Programs;
 pub use self::private::is_ours as is_own_rule;
 use self::sa::{Sas, asked, by_sender, early, inner_mtus, left, lifetimes, path_mtus, shortfall};
-use self::shows::{
-    Shows, capture, clock, control, events, kernel_blocks, reader, texts, vici, why,
-};
+use self::shows::{Shows, capture, control, events, kernel_blocks, reader, texts, vici, why};
 use self::sources::kernel::KernelSource;
 use self::steering::TakenEsp;
 use self::texts::spi_text;
@@ -119,8 +119,8 @@ impl Daemon {
     /// Works until told to stop.
     fn serve(&mut self) -> End {
         loop {
-            self.wait();
-            if let Some(end) = self.round() {
+            self.wait(Now::read());
+            if let Some(end) = self.round(Now::read()) {
                 return end;
             }
             log::tell_left_out();
@@ -130,34 +130,35 @@ impl Daemon {
     }
 
     /// Hears of everything, and carries out what follows from it.
-    fn round(&mut self) -> Option<End> {
-        self.beat();
+    fn round(&mut self, now: Now) -> Option<End> {
+        self.offload.devices.borrow_mut().set_time(now);
+        self.beat(now);
         if drain(&self.life.terminate) {
             return Some(End::Told);
         }
         if let Some(death) = self.crew.workers.dead() {
             return Some(End::WorkerDied(death));
         }
-        let replies = self.obey_commands();
+        let replies = self.obey_commands(now);
         if drain(&self.life.hang_ups) {
-            self.reload();
+            self.reload(now);
         }
-        self.serve_source();
-        self.hear_workers();
-        self.hear_devices();
-        self.hear_early();
-        self.forget_path_mtus();
-        self.linux.memifs.serve(&self.crew.workers);
+        self.serve_source(now);
+        self.hear_workers(now);
+        self.hear_devices(now);
+        self.hear_early(now);
+        self.forget_path_mtus(now);
+        self.linux.memifs.serve(now, &self.crew.workers);
         self.follow_esp_sockets();
-        self.follow_nat();
+        self.follow_nat(now);
         self.wake_workers();
-        self.place_sas();
+        self.place_sas(now);
         self.hear_linux();
         if self.linux.is_interface_gone {
             return Some(End::InterfaceGone);
         }
-        self.retry();
-        self.carry_out();
+        self.retry(now);
+        self.carry_out(now);
         if let Some(builtin) = self.sa.source.builtin_mut() {
             builtin.confirm();
         }
@@ -165,29 +166,29 @@ impl Daemon {
             // An error means that the client has gone.
             let _ = client.send(reply);
         }
-        self.note_events();
-        self.answer_questions();
+        self.note_events(now);
+        self.answer_questions(now);
         self.life.ending.take()
     }
 
     /// Tells watchdogs that this thread works, where Linux can carry on in its place, and the service manager that all
     /// workers do.
-    fn beat(&mut self) {
-        self.crew.ports.beat();
-        self.life.past_daemon.set(self.sa.source.is_beside_kernel());
-        self.life.past_daemon.beat();
+    fn beat(&mut self, now: Now) {
+        self.crew.ports.beat(now);
+        self.life.past_daemon.set(now, self.sa.source.is_beside_kernel());
+        self.life.past_daemon.beat(now);
         let Some(watchdog) = &mut self.life.watchdog else { return };
-        if watchdog.is_due(Instant::now(), || self.crew.workers.rounds()) {
+        if watchdog.is_due(now.at, || self.crew.workers.rounds()) {
             // A manager that is not told ends the daemon and starts another, which is all that could be done here.
             let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
         }
     }
 
     /// Sleeps until a descriptor is readable or a deadline is reached.
-    fn wait(&self) {
+    fn wait(&self, now: Now) {
         let due = match self.wants.is_any() || !self.shows.commands.is_empty() {
             true => Duration::ZERO,
-            false => self.sa.source.due_in().map_or(TICK, |due| due.min(TICK)),
+            false => self.sa.source.due_in(now).map_or(TICK, |due| due.min(TICK)),
         };
         let due = match self.sa.source.is_beside_kernel() {
             true => due.min(heartbeat::LONGEST_SLEEP),
@@ -198,17 +199,17 @@ impl Daemon {
             true => due.min(DEVICE_WAIT),
             false => due,
         };
-        let due = match self.linux.nat.as_ref().and_then(Nat::due_in) {
+        let due = match self.linux.nat.as_ref().and_then(|nat| nat.due_in(now)) {
             Some(upkeep) => due.min(upkeep),
             None => due,
         };
         let due = if self.linux.observer.is_stale() { due.min(STALE_WAIT) } else { due };
         let due = match &self.life.watchdog {
-            Some(watchdog) => due.min(watchdog.due_in(Instant::now())),
+            Some(watchdog) => due.min(watchdog.due_in(now.at)),
             None => due,
         };
         let due = match self.sa.guard.due().filter(|_| self.is_guarded()) {
-            Some(at) => due.min(at.saturating_duration_since(Instant::now())),
+            Some(at) => due.min(now.until(at)),
             None => due,
         };
         let mut fds = vec![
@@ -219,7 +220,7 @@ impl Daemon {
             self.life.hang_ups.as_fd(),
         ];
         fds.extend(self.shows.early.as_ref().map(Early::fd));
-        fds.extend(self.linux.memifs.fds());
+        fds.extend(self.linux.memifs.fds(now));
         fds.extend(self.linux.nat.iter().flat_map(Nat::fds));
         self.sa.source.add_fds(&mut fds);
         let mut fds: Vec<_> =
@@ -231,14 +232,14 @@ impl Daemon {
     }
 
     /// Serves the source, and carries out what it wants of ports and workers.
-    fn serve_source(&mut self) {
+    fn serve_source(&mut self, now: Now) {
         if self.sa.source.kernel().is_some_and(KernelSource::awaits_workers) {
             // One that is late drops what it would send by an SA that is gone.
             let _ = self.crew.workers.wait_for_commands();
         }
-        self.sa.source.serve();
+        self.sa.source.serve(now);
         let Some(kernel) = self.sa.source.kernel_mut() else { return };
-        for merge in kernel.take_merges() {
+        for merge in kernel.take_merges(now) {
             let _ = self.crew.workers.merge_window(&merge.sa, merge.edge, &merge.received);
         }
     }
@@ -250,11 +251,11 @@ impl Daemon {
     }
 
     /// Learns what Linux's NAT has decided, and has ports take what it is about.
-    fn follow_nat(&mut self) {
+    fn follow_nat(&mut self, now: Now) {
         let Some(nat) = &mut self.linux.nat else { return };
         let topology = self.crew.tables.topology.load();
-        let steps = nat.serve(|addr| topology.is_local_addr(addr));
-        let has_other_rules = nat.follow_rules();
+        let steps = nat.serve(now, |addr| topology.is_local_addr(addr));
+        let has_other_rules = nat.follow_rules(now);
         // To a port of this host where ESP in UDP comes, too: there are plans that open it.
         let may_be_esp = |step: &FlowStep| {
             step.tuple.protocol == wire::protocol::UDP && topology.is_natt_port(step.tuple.dst_port)
@@ -276,7 +277,7 @@ impl Daemon {
     }
 
     /// Handles the workers' events.
-    fn hear_workers(&mut self) {
+    fn hear_workers(&mut self, now: Now) {
         self.crew.events.clear();
         for left in (0..EVENTS_PER_ROUND).rev() {
             let Some(event) = self.crew.events.next() else { break };
@@ -284,20 +285,20 @@ impl Daemon {
                 self.crew.events.remind();
             }
             match event {
-                Event::Acquire { policy, cpu, flow } => self.acquire(policy, cpu, &flow),
+                Event::Acquire { policy, cpu, flow } => self.acquire(now, policy, cpu, &flow),
                 Event::VolumeReached { sa, hard } => {
                     let spi = spi_text(sa.spi);
-                    self.shows.event_log.add(Occurrence::SaLimit { spi, dst: sa.dst, hard });
+                    self.shows.event_log.add(now, Occurrence::SaLimit { spi, dst: sa.dst, hard });
                     self.sa.source.volume_reached(&sa, hard);
                 }
                 Event::MappingChanged { sa, src, src_port: port } => {
                     let spi = spi_text(sa.spi);
-                    self.shows.event_log.add(Occurrence::PeerMoved { spi, src, port });
-                    self.sa.source.mapping_changed(&sa, src, port);
+                    self.shows.event_log.add(now, Occurrence::PeerMoved { spi, src, port });
+                    self.sa.source.mapping_changed(now, &sa, src, port);
                 }
-                Event::TooBig { sa, dst, mtu } => self.learn_path_mtu(&sa, dst, mtu),
-                Event::SegmentsTooBig { path, mtu } => self.learn_segments_mtu(path, mtu),
-                Event::RateBroken { sa, cause } => self.note_break(&sa, cause),
+                Event::TooBig { sa, dst, mtu } => self.learn_path_mtu(now, &sa, dst, mtu),
+                Event::SegmentsTooBig { path, mtu } => self.learn_segments_mtu(now, path, mtu),
+                Event::RateBroken { sa, cause } => self.note_break(now, &sa, cause),
                 Event::Resolve { ifindex, ip } => self.resolve(ifindex, ip),
                 Event::PortGone { ifindex } => {
                     self.crew.ports.lost(ifindex, &self.crew.workers);
@@ -310,27 +311,27 @@ impl Daemon {
     }
 
     /// Asks for the SAs that packets want which may not come.
-    fn hear_early(&mut self) {
+    fn hear_early(&mut self, now: Now) {
         let reports = self.shows.early.as_mut().map(Early::reports).unwrap_or_default();
         for Reported { mark, packet } in reports {
             let Ok(headers) = wire::parse_ip(&packet) else { continue };
             let came = Came::Linux { tunnel: 0, mark };
             let Ok((_, explanation)) = self.ask(Probe { packet, came }) else { continue };
             if let Some(policy) = explanation.steps.iter().find_map(wanting) {
-                self.acquire(policy, None, &headers);
+                self.acquire(now, policy, None, &headers);
             }
         }
     }
 
     /// A packet wants SAs that are not there.
-    fn acquire(&mut self, policy: u32, cpu: Option<u32>, packet: &Headers) {
+    fn acquire(&mut self, now: Now, policy: u32, cpu: Option<u32>, packet: &Headers) {
         let protocol = protocol::name(packet.protocol);
         let (src, dst) = (packet.src, packet.dst);
-        self.shows.event_log.add(Occurrence::Acquire { policy, src, dst, protocol });
-        self.shows.asked.add(policy);
+        self.shows.event_log.add(now, Occurrence::Acquire { policy, src, dst, protocol });
+        self.shows.asked.add(now, policy);
         // The kernel asks by itself when Linux has the packet; what waits here waits for an SA that is being taken over.
         if let Some(builtin) = self.sa.source.builtin_mut() {
-            builtin.acquire(policy, cpu, packet);
+            builtin.acquire(now, policy, cpu, packet);
         }
     }
 
@@ -437,11 +438,11 @@ impl Daemon {
     }
 
     /// Retries what failed, at intervals: nothing may announce that it would work by now.
-    fn retry(&mut self) {
-        if self.life.retry_at > Instant::now() {
+    fn retry(&mut self, now: Now) {
+        if self.life.retry_at > now.at {
             return;
         }
-        self.life.retry_at = Instant::now() + RETRY_INTERVAL;
+        self.life.retry_at = now.at + RETRY_INTERVAL;
         self.sa.source.retry();
         self.wants.private = true;
         self.linux.memifs.retry();
@@ -506,15 +507,15 @@ impl Daemon {
 
     /// Sets everything up for the first time. Nothing is taken from Linux, by a port or by a route,
     /// before the workers can send it on.
-    fn begin(&mut self, programs: Programs) {
+    fn begin(&mut self, now: Now, programs: Programs) {
         if self.sa.source.is_beside_kernel() {
             self.crew.ports.set_beside_kernel();
         }
         self.follow_interfaces();
         let steps = self.changed_policies();
-        self.follow_with_guard(&steps);
+        self.follow_with_guard(now, &steps);
         self.crew.ports.take_in(programs);
-        self.beat();
+        self.beat(Now::read());
         self.follow_sas();
         // Ports take this from their first frame on.
         let policies = self.sa.followed.values().map(|p| &p.config);
@@ -523,18 +524,18 @@ impl Daemon {
         let tunnelled = tunnelled.into_iter().chain(self.linux.reflection.segments().prefixes());
         let steering = self.crew.ports.steering().with(local, policies, tunnelled);
         self.crew.ports.steer(steering);
-        self.follow_links();
+        self.follow_links(now);
         self.follow_marks();
-        self.publish();
-        self.follow_inner_mtus(&steps);
+        self.publish(now);
+        self.follow_inner_mtus(now, &steps);
         // Ports are attached by now.
-        self.carry_out();
+        self.carry_out(now);
     }
 
     /// Notes what has happened to SAs, ports and drop counters.
-    fn note_events(&mut self) {
-        self.shows.event_log.follow(self.sa.source.changes().take_history());
-        let Some(passed) = self.shows.watch.due(Instant::now()) else { return };
+    fn note_events(&mut self, now: Now) {
+        self.shows.event_log.follow(now, self.sa.source.changes().take_history());
+        let Some(passed) = self.shows.watch.due(now.at) else { return };
         let mut news = self
             .shows
             .watch
@@ -542,17 +543,17 @@ impl Daemon {
             .look(self.crew.ports.troubles().chain(self.linux.memifs.troubles()));
         let workers = &self.crew.workers;
         news.extend(self.shows.watch.drops.look(passed, |reason| workers.dropped(reason)));
-        news.into_iter().for_each(|what| self.shows.event_log.add(what));
+        news.into_iter().for_each(|what| self.shows.event_log.add(now, what));
     }
 
     /// Carries out the commands of clients, as far as that is not for the end of the round. They are answered then.
-    fn obey_commands(&mut self) -> Vec<(Reply, Sender<Reply>)> {
+    fn obey_commands(&mut self, now: Now) -> Vec<(Reply, Sender<Reply>)> {
         let commands = std::mem::take(&mut self.shows.commands).into_iter();
-        commands.map(|command| (self.answer(command.request), command.answer)).collect()
+        commands.map(|command| (self.answer(now, command.request), command.answer)).collect()
     }
 
     /// Answers questions; commands are left for the next round, which follows at once.
-    fn answer_questions(&mut self) {
+    fn answer_questions(&mut self, now: Now) {
         let (commands, questions): (Vec<_>, Vec<_>) =
             self.shows.control.questions().partition(Question::is_command);
         self.shows.commands.extend(commands);
@@ -560,14 +561,14 @@ impl Daemon {
         if questions.iter().any(is_of_sas)
             && let Some(kernel) = self.sa.source.kernel_mut()
         {
-            kernel.refresh();
+            kernel.refresh(now);
         }
         for question in questions {
-            let reply = self.answer(question.request);
+            let reply = self.answer(now, question.request);
             // An error means that the client has gone.
             let _ = question.answer.send(reply);
         }
-        self.shows.traces.forget();
+        self.shows.traces.forget(now);
     }
 }
 

@@ -15,6 +15,7 @@ use io::{Port, Tun};
 use report::{Occurrence, Reloaded};
 use tracing::{error, info, warn};
 
+use super::clock::Now;
 use super::life::examine::{Situation, examine};
 use super::plan::Plan;
 use super::ports::{self, Ports};
@@ -39,7 +40,7 @@ fn refused(error: impl Display) -> Failure {
 
 impl Daemon {
     /// Reads the file again and follows it, or says why not. The last line of the log is the verdict.
-    pub(super) fn reload(&mut self) -> Reloaded {
+    pub(super) fn reload(&mut self, now: Now) -> Reloaded {
         let path = self.life.config_path.clone();
         let is_unprivileged = self.crew.esp_sockets.are_wanted();
         let situation = Situation::of_running(&self.config, &self.crew.cores, is_unprivileged);
@@ -51,7 +52,7 @@ impl Daemon {
         };
         let next = match examined.accept(&path) {
             Ok((next, _)) => next,
-            Err(refusal) => return self.refuse(answer, refusal.problems),
+            Err(refusal) => return self.refuse(now, answer, refusal.problems),
         };
         for warning in &answer.warnings {
             warn!("{}", Listed { path: &path, problems: std::slice::from_ref(warning) });
@@ -63,7 +64,7 @@ impl Daemon {
         let before = self.config.clone();
         let failed_before: Vec<PortConfig> =
             self.crew.ports.failures().map(|(port, _)| port.clone()).collect();
-        let followed = self.follow_config(&next, &failed_before);
+        let followed = self.follow_config(now, &next, &failed_before);
         let failed = match followed {
             Ok(()) => None,
             Err(Failure::End(end)) => {
@@ -72,7 +73,7 @@ impl Daemon {
                 Some(failed)
             }
             Err(Failure::Refused(why)) => {
-                self.go_back(&before);
+                self.go_back(now, &before);
                 Some(why)
             }
         };
@@ -84,14 +85,14 @@ impl Daemon {
                 error!(
                     "configuration not reloaded: {why}; everything is as before (reload {number})"
                 );
-                self.life.reloads.refuse(why.clone());
-                self.shows.event_log.add(Occurrence::ReloadRefused { why: why.clone() });
+                self.life.reloads.refuse(now, why.clone());
+                self.shows.event_log.add(now, Occurrence::ReloadRefused { why: why.clone() });
                 Reloaded { failed: Some(why), ..answer }
             }
             None => {
-                self.life.reloads.take(waiting.clone());
+                self.life.reloads.take(now, waiting.clone());
                 let waits_for_restart = waiting.clone();
-                self.shows.event_log.add(Occurrence::Reloaded { waits_for_restart });
+                self.shows.event_log.add(now, Occurrence::Reloaded { waits_for_restart });
                 info!(path = %path.display(), "configuration reloaded");
                 Reloaded { reloaded: true, waits_for_restart: waiting, ..answer }
             }
@@ -99,7 +100,7 @@ impl Daemon {
     }
 
     /// Says what is wrong with the file.
-    fn refuse(&mut self, answer: Reloaded, problems: Vec<Problem>) -> Reloaded {
+    fn refuse(&mut self, now: Now, answer: Reloaded, problems: Vec<Problem>) -> Reloaded {
         let path = self.life.config_path.clone();
         let why = in_a_line(&path, &problems);
         let noun = if problems.len() == 1 { "problem" } else { "problems" };
@@ -110,15 +111,15 @@ impl Daemon {
             problems.len(),
             self.life.reloads.number()
         );
-        self.life.reloads.refuse(why.clone());
-        self.shows.event_log.add(Occurrence::ReloadRefused { why });
+        self.life.reloads.refuse(now, why.clone());
+        self.shows.event_log.add(now, Occurrence::ReloadRefused { why });
         Reloaded { problems, ..answer }
     }
 
     /// Follows the configuration of before, after another one has failed halfway.
-    fn go_back(&mut self, before: &Config) {
+    fn go_back(&mut self, now: Now, before: &Config) {
         // What failed before may fail again: it is tried again, as always.
-        match self.follow_config(before, &before.ports) {
+        match self.follow_config(now, before, &before.ports) {
             Ok(()) => {}
             Err(Failure::Refused(why)) => {
                 error!("{why}\n  while the configuration of before was taken up again")
@@ -128,9 +129,14 @@ impl Daemon {
     }
 
     /// Follows another configuration. Ports that `may_fail` are no failure.
-    fn follow_config(&mut self, next: &Config, may_fail: &[PortConfig]) -> Result<(), Failure> {
+    fn follow_config(
+        &mut self,
+        now: Now,
+        next: &Config,
+        may_fail: &[PortConfig],
+    ) -> Result<(), Failure> {
         self.linux.tunnels.follow(&next.tunnels, &self.crew.workers).map_err(refused)?;
-        self.linux.memifs.follow(&next.memifs, &self.crew.workers).map_err(refused)?;
+        self.linux.memifs.follow(now, &next.memifs, &self.crew.workers).map_err(refused)?;
         self.shows.vici.follow(&next.vici, &self.life.confinement).map_err(refused)?;
         self.config.vici.clone_from(&next.vici);
         self.config.tunnels.clone_from(&next.tunnels);
@@ -158,8 +164,8 @@ impl Daemon {
         self.follow_path_mtu_config(next.path_mtu.clone());
         (self.wants.guard, self.wants.links) = (true, true);
         // Whether ports open is known then.
-        self.follow_links();
-        self.publish();
+        self.follow_links(now);
+        self.publish(now);
         let mut failures = self.crew.ports.failures().filter(|(port, _)| !may_fail.contains(port));
         match failures.next() {
             Some((port, why)) => {

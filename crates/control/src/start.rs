@@ -34,6 +34,7 @@ use xfrm::{KernelSad, ServerLimits};
 
 use super::by_sender::BySender;
 use super::capture::{Slots, Traces};
+use super::clock::Now;
 use super::confinement::Confinement;
 use super::control::Control;
 use super::detour::PastDaemon;
@@ -180,6 +181,7 @@ impl Daemon {
         confinement: Confinement,
         (cores, plan): (Vec<usize>, Plan),
     ) -> Result<Daemon, StartError> {
+        let now = Now::read();
         // 1.
         let directory = paths::runtime_dir(&config.name);
         files::runtime_directory(&directory)?;
@@ -191,6 +193,7 @@ impl Daemon {
         // 2.
         let providers = providers(config.crypto.engine)?;
         let devices = Rc::new(RefCell::new(Devices::new(&config.devices)));
+        devices.borrow_mut().set_time(now);
         let rules = SaRules {
             allow_weak: config.crypto.allow_weak,
             tunnel_headers: config.tunnel_headers.into(),
@@ -237,12 +240,13 @@ impl Daemon {
                     Firewall::Respect => Some(FirewallWatch::new(config.port_names())),
                     Firewall::Bypass => None,
                 };
-                let source = KernelSource::new(vault, providers, rules, marks, local, firewall);
+                let source =
+                    KernelSource::new(vault, providers, rules, marks, local, firewall, now);
                 Prepared::Kernel(Box::new(source.map_err(system("the kernel's XFRM"))?))
             }
             false => {
                 let crypto = (providers.clone(), Rc::clone(&devices));
-                let restored = Restored::new(vault, &records, crypto, rules)?;
+                let restored = Restored::new(vault, &records, crypto, rules, now)?;
                 Prepared::Builtin(Box::new(restored), kernel_sad)
             }
         };
@@ -335,14 +339,14 @@ impl Daemon {
                 followed: HashMap::new(),
                 guard,
                 guard_trouble: None,
-                check_at: Instant::now(),
+                check_at: now.at,
                 shortfalls: super::shortfall::Shortfalls::default(),
                 inner_mtus: InnerMtus::default(),
                 path_mtus,
                 by_sender,
                 sas_followed: 0,
             },
-            offload: Offload { devices, read_at: Instant::now() },
+            offload: Offload { devices, read_at: now.at },
             crew: Crew {
                 workers,
                 events,
@@ -360,8 +364,8 @@ impl Daemon {
                 control,
                 _reader: reader,
                 vici,
-                event_log: EventLog::new(),
-                watch: Watch::new(Instant::now()),
+                event_log: EventLog::new(now),
+                watch: Watch::new(now.at),
                 tap_slots: Slots::default(),
                 traces: Traces::default(),
                 providers,
@@ -372,15 +376,15 @@ impl Daemon {
             },
             life: Life {
                 config_path: options.config.clone(),
-                reloads: Reloads::new(&options.config),
+                reloads: Reloads::new(&options.config, now),
                 ending: None,
                 confinement,
                 terminate,
                 hang_ups,
-                watchdog: Watchdog::of_environment(Instant::now()),
+                watchdog: Watchdog::of_environment(now.at),
                 past_daemon,
-                retry_at: Instant::now(),
-                started: Instant::now(),
+                retry_at: now.at,
+                started: now.at,
             },
         };
         if options.unprivileged
@@ -394,7 +398,7 @@ impl Daemon {
             .shows
             .event_log
             .begin(daemon.sa.source.databases().sas().map(|sa| sa.config.clone()));
-        daemon.begin(programs);
+        daemon.begin(now, programs);
         Ok(daemon)
     }
 }

@@ -13,8 +13,10 @@ use crate::threshold::{Chooser, Threshold, choose};
 use crate::{Guard, GuardError, RETRY_INTERVAL};
 
 /// Findings of one pass, for the passes after it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Course {
+    /// Time of the pass.
+    now: Instant,
     first_error: Option<GuardError>,
     /// Removed, or not wanted any more: to be struck from the list.
     gone: Vec<Barrier>,
@@ -31,6 +33,19 @@ struct Course {
 }
 
 impl Course {
+    fn new(now: Instant) -> Course {
+        Course {
+            now,
+            first_error: None,
+            gone: Vec::new(),
+            retried: HashSet::new(),
+            trials: HashMap::new(),
+            frame: None,
+            later: Vec::new(),
+            is_puzzled: false,
+        }
+    }
+
     fn note(&mut self, result: Result<(), GuardError>) {
         if let (Err(error), None) = (result, &self.first_error) {
             self.first_error = Some(error);
@@ -41,14 +56,14 @@ impl Course {
 impl Guard {
     /// Compares every barrier with what the kernel has. Where it `sweeps`, policies of this instance that are in no
     /// list are removed.
-    pub(crate) fn enforce(&mut self, sweeps: bool) -> Result<(), GuardError> {
+    pub(crate) fn enforce(&mut self, now: Instant, sweeps: bool) -> Result<(), GuardError> {
         self.want_instead();
         self.touched.extend(self.wanted.keys().copied());
         self.touched.extend(self.refusals.all().map(|refusal| refusal.barrier.identity()));
         self.touched.extend(self.standing.all().map(Barrier::identity));
         self.kept.clear();
         self.retry_at = None;
-        self.apply(true, sweeps)
+        self.apply(now, true, sweeps)
     }
 
     /// Marks refused and unremoved barriers, to be tried again.
@@ -74,8 +89,13 @@ impl Guard {
     }
 
     /// Carries out all touched barriers, and the consequences of refusals.
-    pub(crate) fn apply(&mut self, again: bool, sweeps: bool) -> Result<(), GuardError> {
-        let mut course = Course::default();
+    pub(crate) fn apply(
+        &mut self,
+        now: Instant,
+        again: bool,
+        sweeps: bool,
+    ) -> Result<(), GuardError> {
+        let mut course = Course::new(now);
         let refused = self.refusals.all().map(|refusal| refusal.barrier.identity());
         course.retried = refused.filter(|identity| self.touched.contains(identity)).collect();
         for _ in 0..PASSES {
@@ -238,7 +258,8 @@ impl Guard {
         if is_refused_before && !self.netfilter.owes() {
             return;
         }
-        match self.netfilter.follow(self.standing.all().filter(|b| b.is_netfilter()), again) {
+        let rules = self.standing.all().filter(|b| b.is_netfilter());
+        match self.netfilter.follow(rules, course.now, again) {
             Ok(gone) => {
                 course.gone.extend(gone);
                 self.no_nft = None;
@@ -371,7 +392,7 @@ impl Guard {
             || self.no_nft.is_some()
             || !self.kept.is_empty()
             || !self.touched.is_empty();
-        let next = || self.retry_at.unwrap_or_else(|| Instant::now() + RETRY_INTERVAL);
+        let next = || self.retry_at.unwrap_or_else(|| course.now + RETRY_INTERVAL);
         self.retry_at = is_open.then(next);
         let known = |b: &Barrier| self.standing.has(b) || self.refusals.has(b);
         course.gone.retain(|b| !known(b));

@@ -107,24 +107,24 @@ fn protected_prefixes_stay_in_and_the_private_interface_is_spared() {
             protecting("10.2.0.0/16", "10.1.0.0/16", Direction::Forward),
         ];
         let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
-        guard.set(&policies, &[]).unwrap();
+        guard.set(&policies, &[], Instant::now()).unwrap();
         assert!(!leaves("10.2.0.1", "out0"), "IPv4 leaked");
         assert!(!leaves("fd02::1", "out0"), "IPv6 leaked");
         assert!(leaves("10.2.1.1", "culvert0"), "the private interface was blocked");
         assert!(leaves("fd02:0:0:1::1", "culvert0"), "the private interface was blocked");
         assert!(leaves("10.9.0.1", "out0"), "what no policy names was blocked");
         guard.spare(["out0".into()]);
-        guard.set(&policies, &[]).unwrap();
+        guard.set(&policies, &[], Instant::now()).unwrap();
         assert!(leaves("fd02::1", "out0"), "a tunnel interface was blocked");
         guard.spare([]);
-        guard.set(&policies, &[]).unwrap();
+        guard.set(&policies, &[], Instant::now()).unwrap();
         drop(guard);
         assert!(!leaves("10.2.0.1", "out0"), "the guard died with its owner");
         assert!(!leaves("fd02::1", "out0"), "the guard died with its owner");
 
         let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
         assert!(guard.standing().len() >= 3);
-        guard.clear().unwrap();
+        guard.clear(Instant::now()).unwrap();
         assert!(leaves("10.2.0.1", "out0"));
         assert!(leaves("fd02::1", "out0"));
         assert_eq!(run("ip xfrm policy").1, "");
@@ -140,7 +140,7 @@ fn prefixes_guard_before_any_policy_and_bypass_wins() {
         let directory = tempfile::tempdir().unwrap();
         let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
         let prefixes = [prefix("10.2.0.0/16"), prefix("fd02::/32")];
-        guard.set(&[], &prefixes).unwrap();
+        guard.set(&[], &prefixes, Instant::now()).unwrap();
         assert!(!leaves("10.2.0.1", "out0"));
         assert!(!leaves("fd02::1", "out0"));
         let bypass = |src, dst| PolicyConfig {
@@ -148,10 +148,10 @@ fn prefixes_guard_before_any_policy_and_bypass_wins() {
             ..protecting(src, dst, Direction::Out)
         };
         let policies = [bypass("10.1.0.0/16", "10.2.9.0/24"), bypass("fd01::/32", "fd02:9::/32")];
-        guard.set(&policies, &prefixes).unwrap();
+        guard.set(&policies, &prefixes, Instant::now()).unwrap();
         assert!(leaves("10.2.9.1", "out0"));
         assert!(!leaves("10.2.0.1", "out0"));
-        guard.clear().unwrap();
+        guard.clear(Instant::now()).unwrap();
     });
 }
 
@@ -162,10 +162,10 @@ fn two_barriers_with_one_identity_leave_the_first_in_order() {
         let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
         let mut strict = protecting("0.0.0.0/0", "10.2.0.0/16", Direction::Out);
         strict.priority = 7;
-        guard.set([&strict], &[prefix("10.2.0.0/16")]).unwrap();
+        guard.set([&strict], &[prefix("10.2.0.0/16")], Instant::now()).unwrap();
         let listed = run("ip xfrm policy").1;
         assert!(listed.contains("priority 7"), "{listed}");
-        guard.set(&[], &[]).unwrap();
+        guard.set(&[], &[], Instant::now()).unwrap();
         assert_eq!(run("ip xfrm policy").1, "");
     });
 }
@@ -180,24 +180,24 @@ fn what_somebody_flushed_stands_again_after_a_restart() {
             protecting("fd01::/32", "fd02::/32", Direction::Out),
         ];
         let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
-        guard.set(&policies, &[]).unwrap();
+        guard.set(&policies, &[], Instant::now()).unwrap();
         drop(guard);
         assert!(run("nft flush ruleset").0);
         assert!(run("ip xfrm policy flush").0);
         assert!(leaves("10.2.0.1", "out0") && leaves("fd02::1", "out0"));
         let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
-        guard.set(&policies, &[]).unwrap();
+        guard.set(&policies, &[], Instant::now()).unwrap();
         assert!(!leaves("10.2.0.1", "out0"), "IPv4 leaked");
         assert!(!leaves("fd02::1", "out0"), "IPv6 leaked");
         // And while it runs.
-        assert!(!guard.check().unwrap(), "nothing was gone");
+        assert!(!guard.check(Instant::now()).unwrap(), "nothing was gone");
         for flush in ["nft flush ruleset", "ip xfrm policy flush"] {
             assert!(run(flush).0);
-            assert!(guard.check().unwrap(), "{flush}");
+            assert!(guard.check(Instant::now()).unwrap(), "{flush}");
             assert!(!leaves("10.2.0.1", "out0"), "IPv4 leaked after {flush}");
             assert!(!leaves("fd02::1", "out0"), "IPv6 leaked after {flush}");
         }
-        guard.clear().unwrap();
+        guard.clear(Instant::now()).unwrap();
     });
 }
 
@@ -224,7 +224,7 @@ fn each_change_stands_at_once_however_many_there_are() {
         for n in 0..300 {
             for v6 in [false, true] {
                 guard.change(None, Some(&policy(n, v6)));
-                guard.settle().unwrap();
+                guard.settle(Instant::now()).unwrap();
                 was_put_off |= guard.due().is_some();
             }
             if n % 50 == 1 {
@@ -240,15 +240,15 @@ fn each_change_stands_at_once_however_many_there_are() {
         for n in 0..300 {
             for v6 in [false, true] {
                 guard.change(Some(&policy(n, v6)), None);
-                guard.settle().unwrap();
+                guard.settle(Instant::now()).unwrap();
             }
         }
-        guard.finish().unwrap();
+        guard.finish(Instant::now()).unwrap();
         assert_eq!(guard.due(), None);
         assert_eq!(run("ip xfrm policy").1, "");
         assert!(!run("nft list ruleset").1.contains("culvert"));
         assert!(!directory.path().join("guard.json").exists());
-        reopened.clear().unwrap();
+        reopened.clear(Instant::now()).unwrap();
     });
 }
 
@@ -261,7 +261,7 @@ fn a_restart_puts_up_what_is_gone_or_differs_and_leaves_the_rest() {
         let policies: Vec<PolicyConfig> =
             (3..7).map(|n| protecting("10.1.0.0/16", &to(n), Direction::Out)).collect();
         let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
-        guard.set(&policies, &[]).unwrap();
+        guard.set(&policies, &[], Instant::now()).unwrap();
         drop(guard);
         let index = |net: u8| {
             let (_, text) = run(&format!("ip -s xfrm policy list dst {}", to(net)));
@@ -277,14 +277,14 @@ fn a_restart_puts_up_what_is_gone_or_differs_and_leaves_the_rest() {
             assert!(run(&format!("ip xfrm policy {change}")).0, "{change}");
         }
         let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
-        guard.set(&policies, &[]).unwrap();
+        guard.set(&policies, &[], Instant::now()).unwrap();
         assert_eq!(index(3), untouched, "what stood was put up again");
         let (_, text) = run("ip -s xfrm policy");
         assert!(!text.contains("expire add: soft 0(sec), hard 1(sec)"), "{text}");
         for net in 3..7 {
             assert!(!leaves(&format!("10.{net}.0.1"), "out0"), "10.{net}.0.1 leaked");
         }
-        guard.clear().unwrap();
+        guard.clear(Instant::now()).unwrap();
     });
 }
 
@@ -313,7 +313,7 @@ fn what_nft_refuses_is_blocked_more_widely_and_the_rest_stands() {
         let passed = PolicyConfig { templates: Vec::new(), priority: 2000, ..odd.clone() };
         let good = protecting("fd01::/32", "fd02::/32", Direction::Out);
         // After a start, and one by one.
-        guard.set([&nowhere, &odd, &good], &[]).unwrap();
+        guard.set([&nowhere, &odd, &good], &[], Instant::now()).unwrap();
         for _ in 0..2 {
             for to in ["fd02::1", "fd07::1", "fd08::1"] {
                 assert!(!leaves(to, "out0"), "{to} leaked");
@@ -325,30 +325,30 @@ fn what_nft_refuses_is_blocked_more_widely_and_the_rest_stands() {
             assert!(named[1].why.contains("nft: "), "{named:#?}");
             assert!(named.iter().all(|refusal| !refusal.leaves_a_gap()));
             assert!(guard.is_complete() && guard.due().is_some());
-            guard.clear().unwrap();
+            guard.clear(Instant::now()).unwrap();
             assert!(leaves("fd02::1", "out0") && leaves("fd07::1", "out0"));
             assert!(guard.refusals().is_empty());
             for policy in [&nowhere, &odd, &good] {
                 guard.change(None, Some(policy));
-                guard.settle().unwrap();
+                guard.settle(Instant::now()).unwrap();
             }
         }
         // One that would let pass is left out.
         let mut other = passed;
         other.selector.dst_port = policy::PortMask { value: 1, mask: u16::MAX };
         guard.change(None, Some(&other));
-        guard.settle().unwrap();
+        guard.settle(Instant::now()).unwrap();
         assert!(!leaves("fd08::1", "out0"));
         assert!(guard.refusals().iter().any(|r| r.instead.is_none() && !r.leaves_a_gap()));
         guard.change(Some(&other), None);
         for policy in [&nowhere, &good] {
             guard.change(Some(policy), None);
-            guard.settle().unwrap();
+            guard.settle(Instant::now()).unwrap();
         }
         assert!(
             leaves("fd02::1", "out0") && leaves("fd07::1", "out0") && !leaves("fd08::1", "out0")
         );
-        guard.clear().unwrap();
+        guard.clear(Instant::now()).unwrap();
         assert!(!run("nft list ruleset").1.contains("culvert"));
         assert!(!directory.path().join("guard.json").exists());
     });
@@ -368,13 +368,13 @@ fn what_is_for_all_addresses_goes_with_its_policy() {
         };
         for policy in [&protects, &passes] {
             guard.change(None, Some(policy));
-            guard.settle().unwrap();
+            guard.settle(Instant::now()).unwrap();
         }
         assert!(leaves("fd02::1", "out0"), "what a policy lets pass was blocked");
         guard.change(Some(&passes), None);
-        guard.settle().unwrap();
+        guard.settle(Instant::now()).unwrap();
         assert!(!leaves("fd02::1", "out0"), "it leaked by a policy that is gone");
-        guard.clear().unwrap();
+        guard.clear(Instant::now()).unwrap();
     });
 }
 
@@ -387,25 +387,28 @@ fn stale_barriers_are_known_by_the_kernel_s_dump_and_others_stay() {
             protecting("10.1.0.0/16", "10.2.0.0/16", Direction::Out),
             protecting("fd01::/32", "fd02::/32", Direction::Out),
         ];
-        Guard::open("test", "culvert0", directory.path()).unwrap().set(&policies, &[]).unwrap();
+        Guard::open("test", "culvert0", directory.path())
+            .unwrap()
+            .set(&policies, &[], Instant::now())
+            .unwrap();
         std::fs::remove_file(directory.path().join("guard.json")).unwrap();
         let other = tempfile::tempdir().unwrap();
         let far = protecting("10.1.0.0/16", "10.3.0.0/16", Direction::Out);
         let mut of_another = Guard::open("other", "culvert0", other.path()).unwrap();
-        of_another.set([&far], &[]).unwrap();
+        of_another.set([&far], &[], Instant::now()).unwrap();
         let stranger = "src 10.1.0.0/16 dst 10.4.0.0/16 dir out action block priority 1000";
         assert!(run(&format!("ip xfrm policy add {stranger}")).0);
         // Prefixes before a start take nothing away: the list may be what was lost.
         let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
-        guard.add_prefixes(&[prefix("10.5.0.0/16")]).unwrap();
+        guard.add_prefixes(&[prefix("10.5.0.0/16")], Instant::now()).unwrap();
         assert!(!leaves("10.2.0.1", "out0") && !leaves("fd02::1", "out0"));
-        guard.set(&[], &[]).unwrap();
+        guard.set(&[], &[], Instant::now()).unwrap();
         assert!(leaves("10.2.0.1", "out0"), "a stale policy was left");
         assert!(leaves("fd02::1", "out0"), "a stale table was left");
         let (_, left) = run("ip xfrm policy");
         assert!(left.contains("10.3.0.0/16") && left.contains("10.4.0.0/16"), "{left}");
         assert_eq!(left.matches("src ").count(), 2, "{left}");
-        of_another.clear().unwrap();
+        of_another.clear(Instant::now()).unwrap();
     });
 }
 
@@ -419,7 +422,7 @@ fn a_mark_with_bits_outside_its_mask_blocks_and_goes_again() {
         for (src, dst) in [("10.1.0.0/16", "10.2.0.0/16"), ("fd01::/32", "fd02::/32")] {
             let policy = PolicyConfig { mark, ..protecting(src, dst, Direction::Out) };
             guard.change(None, Some(&policy));
-            guard.settle().unwrap();
+            guard.settle(Instant::now()).unwrap();
             let to = dst.replace("0.0/16", "0.1").replace("/32", "1");
             let is_blocked = |mark: u32| {
                 let before = sent("out0");
@@ -430,7 +433,7 @@ fn a_mark_with_bits_outside_its_mask_blocks_and_goes_again() {
             assert!(is_blocked(15) && is_blocked(0x2f), "{to} leaked");
             assert!(!is_blocked(14), "{to}: another mark was blocked");
             guard.change(Some(&policy), None);
-            guard.settle().unwrap();
+            guard.settle(Instant::now()).unwrap();
         }
         assert_eq!(run("ip xfrm policy").1, "", "left behind");
         assert!(!directory.path().join("guard.json").exists());
@@ -444,16 +447,16 @@ fn what_the_kernel_has_lost_is_compared_with_its_dump() {
         let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
         let to = |n: u8| protecting("10.1.0.0/16", &format!("10.{n}.0.0/16"), Direction::Out);
         let policies: Vec<PolicyConfig> = (2..6).map(to).collect();
-        guard.set(&policies, &[]).unwrap();
+        guard.set(&policies, &[], Instant::now()).unwrap();
         // One is gone, and one of ours stands that is not known here.
         assert!(run("ip xfrm policy delete src 10.1.0.0/16 dst 10.2.0.0/16 dir out").0);
         let stale = Barrier::of_policy(&to(9)).unwrap();
         guard.kernel.put(&[stale]).pop().unwrap().unwrap();
         guard.change(Some(&policies[0]), None);
-        guard.settle().unwrap();
+        guard.settle(Instant::now()).unwrap();
         assert!(guard.is_complete());
         let (_, left) = run("ip xfrm policy");
         assert!(!left.contains("10.9.0.0/16") && left.matches("src ").count() == 3, "{left}");
-        guard.clear().unwrap();
+        guard.clear(Instant::now()).unwrap();
     });
 }

@@ -38,6 +38,8 @@ impl fmt::Debug for Defaults {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use crate::cases::{leaves, protecting, two_ways_out};
     use crate::testing::{in_namespace, run};
@@ -57,10 +59,10 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
             let policies = [bypass("10.1.0.0/16", "10.9.0.0/16"), bypass("::/0", "fd09::/16")];
-            guard.set(&policies, &[]).unwrap();
+            guard.set(&policies, &[], Instant::now()).unwrap();
             guard.set_defaults(OUT);
             assert!(leaves("10.3.0.1", "out0") && leaves("fd03::1", "out0"), "not settled yet");
-            guard.settle().unwrap();
+            guard.settle(Instant::now()).unwrap();
             let holds = || {
                 assert!(!leaves("10.3.0.1", "out0"), "IPv4 leaked");
                 assert!(!leaves("fd03::1", "out0"), "IPv6 leaked");
@@ -71,9 +73,9 @@ mod tests {
             };
             holds();
             // As a whole, and once more.
-            guard.set(&policies, &[]).unwrap();
+            guard.set(&policies, &[], Instant::now()).unwrap();
             guard.set_defaults(OUT);
-            guard.settle().unwrap();
+            guard.settle(Instant::now()).unwrap();
             holds();
             let of_default = guard.standing().filter(|barrier| barrier.is_default()).count();
             assert_eq!(of_default, 2, "one for each family");
@@ -82,23 +84,23 @@ mod tests {
             holds();
             let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
             guard.set_defaults(OUT);
-            guard.set(&policies, &[]).unwrap();
+            guard.set(&policies, &[], Instant::now()).unwrap();
             let [v4, v6] = [("0.0.0.0/0", "0.0.0.0/0"), ("::/0", "::/0")]
                 .map(|(src, dst)| protecting(src, dst, Direction::Out));
             for policy in [&v4, &v6] {
                 guard.change(None, Some(policy));
-                guard.settle().unwrap();
+                guard.settle(Instant::now()).unwrap();
                 guard.change(Some(policy), None);
-                guard.settle().unwrap();
+                guard.settle(Instant::now()).unwrap();
                 holds();
             }
             guard.set_defaults(Defaults::default());
-            guard.settle().unwrap();
+            guard.settle(Instant::now()).unwrap();
             assert!(leaves("10.3.0.1", "out0") && leaves("fd03::1", "out0"), "it is still there");
             guard.set_defaults(OUT);
-            guard.settle().unwrap();
+            guard.settle(Instant::now()).unwrap();
             holds();
-            guard.clear().unwrap();
+            guard.clear(Instant::now()).unwrap();
             assert!(leaves("10.3.0.1", "out0") && leaves("fd03::1", "out0"), "it is still there");
             assert_eq!(run("ip xfrm policy").1, "");
         });

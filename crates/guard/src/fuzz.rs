@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::Instant;
 
 use policy::{Action, Direction, Mark, PolicyConfig, PolicyFlags, PortMask, Prefix, Selector};
 use proptest::prelude::*;
@@ -28,7 +29,7 @@ fn open(world: &World, directory: &Path) -> Guard {
 /// Has everything that is refused tried again, as it is after a while.
 fn try_again(guard: &mut Guard) -> Result<(), GuardError> {
     guard.retry();
-    guard.finish()
+    guard.finish(Instant::now())
 }
 
 const SITES4: [&str; 4] = ["10.1.0.0", "10.2.0.7", "10.2.1.0", "0.0.0.0"];
@@ -214,7 +215,7 @@ impl Case {
     fn restart(&mut self) -> Result<(), GuardError> {
         self.guard = None;
         let mut guard = open(&self.world, self.directory.path());
-        let result = guard.set(&self.policies, &[]);
+        let result = guard.set(&self.policies, &[], Instant::now());
         self.guard = Some(guard);
         result
     }
@@ -234,13 +235,13 @@ impl Case {
                     self.policies.iter().position(is_same).map(|at| self.policies.swap_remove(at));
                 guard.change(old.as_ref(), Some(&new));
                 self.policies.push(*new);
-                guard.settle()
+                guard.settle(Instant::now())
             }
             Step::Remove(_) if self.policies.is_empty() => Ok(()),
             Step::Remove(n) => {
                 let old = self.policies.swap_remove(n % self.policies.len());
                 guard.change(Some(&old), None);
-                guard.settle()
+                guard.settle(Instant::now())
             }
             Step::Kill => self.restart(),
             Step::Flush(rules) => {
@@ -251,7 +252,7 @@ impl Case {
                         self.strangers.clear();
                     }
                 }
-                guard.check().map(|_| ())
+                guard.check(Instant::now()).map(|_| ())
             }
             Step::Refuse(what) => {
                 self.world.set_moods(|moods| match what {
@@ -345,9 +346,9 @@ proptest! {
         prop_assert!(!left.iter().any(odd), "still refused: {left:?}");
         for policy in std::mem::take(&mut case.policies) {
             guard.change(Some(&policy), None);
-            guard.settle().unwrap();
+            guard.settle(Instant::now()).unwrap();
         }
-        guard.finish().unwrap();
+        guard.finish(Instant::now()).unwrap();
         prop_assert_eq!(guard.due(), None);
         let left: Vec<_> = case.world.policies();
         prop_assert!(left.iter().all(|b| case.strangers.contains(b)), "{left:?}");

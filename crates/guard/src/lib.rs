@@ -304,6 +304,7 @@ impl Guard {
         &mut self,
         policies: impl IntoIterator<Item = &'a PolicyConfig>,
         prefixes: &[Prefix],
+        now: Instant,
     ) -> Result<(), GuardError> {
         self.wanted.clear();
         for barrier in policies.into_iter().filter_map(Barrier::of_policy) {
@@ -311,7 +312,7 @@ impl Guard {
         }
         self.want_prefixes(prefixes);
         self.want_defaults(self.defaults);
-        self.enforce(true)
+        self.enforce(now, true)
     }
 
     /// The directions in which packets that no policy is about are blocked.
@@ -347,11 +348,11 @@ impl Guard {
     ///
     /// # Errors
     /// As [`Guard::set`].
-    pub fn settle(&mut self) -> Result<(), GuardError> {
-        if self.retry_at.is_some_and(|at| at <= Instant::now()) {
+    pub fn settle(&mut self, now: Instant) -> Result<(), GuardError> {
+        if self.retry_at.is_some_and(|at| at <= now) {
             self.retry();
         }
-        self.apply(false, false)
+        self.apply(now, false, false)
     }
 
     /// Reinstalls everything if barriers are missing: somebody flushed the kernel's policies or
@@ -359,23 +360,23 @@ impl Guard {
     ///
     /// # Errors
     /// As [`Guard::set`].
-    pub fn check(&mut self) -> Result<bool, GuardError> {
+    pub fn check(&mut self, now: Instant) -> Result<bool, GuardError> {
         let has = self.kernel.counts().map_err(GuardError::Socket)?;
         let standing = self.standing.policy_counts();
         let is_short = has.iter().zip(standing).any(|(has, wanted)| *has < wanted);
         if !is_short && !self.netfilter.is_gone() {
             return Ok(false);
         }
-        self.enforce(true).map(|()| true)
+        self.enforce(now, true).map(|()| true)
     }
 
     /// As [`Guard::settle`], but puts nothing off. The last call of an owner.
     ///
     /// # Errors
     /// As [`Guard::set`].
-    pub fn finish(&mut self) -> Result<(), GuardError> {
+    pub fn finish(&mut self, now: Instant) -> Result<(), GuardError> {
         self.netfilter.hurry();
-        self.settle()
+        self.settle(now)
     }
 
     /// True if everything that is to be blocked is blocked, by some barrier, and every recorded
@@ -415,23 +416,23 @@ impl Guard {
     ///
     /// # Errors
     /// As [`Guard::set`].
-    pub fn add_prefixes(&mut self, prefixes: &[Prefix]) -> Result<(), GuardError> {
+    pub fn add_prefixes(&mut self, prefixes: &[Prefix], now: Instant) -> Result<(), GuardError> {
         for barrier in self.standing.all().copied().collect::<Vec<_>>() {
             self.want(barrier);
         }
         self.want_prefixes(prefixes);
         // A policy that no list names may be one of a lost list: no time to let its packets pass.
-        self.enforce(false)
+        self.enforce(now, false)
     }
 
     /// Removes every barrier.
     ///
     /// # Errors
     /// As [`Guard::set`].
-    pub fn clear(&mut self) -> Result<(), GuardError> {
+    pub fn clear(&mut self, now: Instant) -> Result<(), GuardError> {
         self.wanted.clear();
         self.defaults = Defaults::default();
-        self.enforce(true)
+        self.enforce(now, true)
     }
 
     fn want(&mut self, barrier: Barrier) {

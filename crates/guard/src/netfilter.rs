@@ -129,7 +129,7 @@ impl Netfilter {
         self.nft.has_table(&self.table).unwrap_or(false)
     }
 
-    /// Installs what blocks, and replaces the table if that is due or `now`. Returns what was
+    /// Installs what blocks, and replaces the table if that is due or has to be `at_once`. Returns what was
     /// removed.
     ///
     /// # Errors
@@ -137,12 +137,13 @@ impl Netfilter {
     pub fn follow<'a>(
         &mut self,
         wanted: impl Iterator<Item = &'a Barrier>,
-        now: bool,
+        now: Instant,
+        at_once: bool,
     ) -> Result<Vec<Barrier>, Failure> {
         if !self.owes() {
             return Ok(Vec::new());
         }
-        let mut gone = match !now && self.is_known {
+        let mut gone = match !at_once && self.is_known {
             true => self.follow_elements(),
             false => Vec::new(),
         };
@@ -152,7 +153,7 @@ impl Netfilter {
         if !self.owes() && !is_left_over {
             return Ok(gone);
         }
-        let waits = !now && !is_empty && self.quiet_until.is_some_and(|t| t > Instant::now());
+        let waits = !at_once && !is_empty && self.quiet_until.is_some_and(|t| t > now);
         if waits && !self.is_known && self.up.is_empty() {
             return Ok(gone);
         }
@@ -179,7 +180,7 @@ impl Netfilter {
         // Replacing takes a fifth of the time at most.
         self.quiet_until = match rules.len() {
             0..=AT_ONCE => None,
-            _ => Some(Instant::now() + (start.elapsed() * 4).max(QUIET)),
+            _ => Some(now + (start.elapsed() * 4).max(QUIET)),
         };
         let was_known = std::mem::replace(&mut self.is_known, false);
         if let Err(error) = result {

@@ -1,6 +1,8 @@
 //! Whatever the kernel's tables look like inside: they pass and block what a walk over the policies by
 //! priority says.
 
+use std::time::Instant;
+
 use policy::{Direction, PolicyConfig};
 
 use crate::cases::{leaves, protecting, two_ways_out};
@@ -37,7 +39,7 @@ fn many_are_hashed_and_block_what_a_walk_over_them_would() {
         }
         for policy in &policies {
             guard.change(None, Some(policy));
-            guard.settle().unwrap();
+            guard.settle(Instant::now()).unwrap();
         }
         let threshold = guard.kernel.threshold().unwrap();
         assert_ne!(threshold, FRESH, "the kernel has all of them in trees");
@@ -55,20 +57,20 @@ fn many_are_hashed_and_block_what_a_walk_over_them_would() {
         guard.kernel.set_threshold(FRESH).unwrap();
         drop(guard);
         let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
-        guard.set(&policies, &[]).unwrap();
+        guard.set(&policies, &[], Instant::now()).unwrap();
         assert_ne!(guard.kernel.threshold().unwrap(), FRESH);
         // All go and come again under the same guard.
         for policy in &policies {
             guard.change(Some(policy), None);
         }
-        guard.settle().unwrap();
+        guard.settle(Instant::now()).unwrap();
         assert_eq!(guard.kernel.threshold().unwrap(), FRESH, "the last one gives it back");
         for policy in &policies {
             guard.change(None, Some(policy));
         }
-        guard.settle().unwrap();
+        guard.settle(Instant::now()).unwrap();
         assert_ne!(guard.kernel.threshold().unwrap(), FRESH, "chosen once and never again");
-        guard.clear().unwrap();
+        guard.clear(Instant::now()).unwrap();
         assert_eq!(guard.kernel.threshold().unwrap(), FRESH, "not given back");
     });
 }
@@ -106,11 +108,11 @@ fn classes_of_ipv6_block_what_a_walk_over_them_would() {
             let old = old.map(|at| policies.swap_remove(at));
             guard.change(old.as_ref(), Some(&policy));
             policies.push(policy);
-            guard.settle().unwrap();
+            guard.settle(Instant::now()).unwrap();
             if n % 40 != 39 {
                 continue;
             }
-            guard.finish().unwrap();
+            guard.finish(Instant::now()).unwrap();
             for _ in 0..25 {
                 let text = format!("fd08:0:0:{:x}::{}", random(256), random(2));
                 let addr: std::net::IpAddr = text.parse().unwrap();
@@ -125,9 +127,9 @@ fn classes_of_ipv6_block_what_a_walk_over_them_would() {
         assert!((10..90).contains(&passed), "{passed} of 100 pass: no test of both");
         for policy in &policies {
             guard.change(Some(policy), None);
-            guard.settle().unwrap();
+            guard.settle(Instant::now()).unwrap();
         }
-        guard.finish().unwrap();
+        guard.finish(Instant::now()).unwrap();
         assert!(!run("nft list ruleset").1.contains("culvert"));
     });
 }
@@ -152,14 +154,14 @@ fn random_barriers_are_what_the_kernel_s_own_dump_says() {
             guard.change(None, Some(&new));
             policies.push(new);
             // Whatever else: a refusal is named, not an error.
-            guard.settle().unwrap();
+            guard.settle(Instant::now()).unwrap();
             if n % 40 != 39 {
                 continue;
             }
             if n % 80 == 79 {
                 drop(guard);
                 guard = Guard::open("test", "culvert0", directory.path()).unwrap();
-                guard.set(&policies, &[]).unwrap();
+                guard.set(&policies, &[], Instant::now()).unwrap();
             }
             let listing = guard.kernel.listing().unwrap();
             let in_kernel = |b: &&Barrier| !b.is_netfilter();
@@ -172,8 +174,8 @@ fn random_barriers_are_what_the_kernel_s_own_dump_says() {
         for policy in &policies {
             guard.change(Some(policy), None);
         }
-        guard.settle().unwrap();
-        guard.finish().unwrap();
+        guard.settle(Instant::now()).unwrap();
+        guard.finish(Instant::now()).unwrap();
         let (_, left) = run("ip xfrm policy");
         assert_eq!(left.matches("src ").count(), 1, "{left}");
         assert!(left.contains("10.7.0.0/16"), "a stranger's policy is gone: {left}");

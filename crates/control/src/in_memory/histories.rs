@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Instant;
 
 use dataplane::Event;
 use mirror::{
@@ -13,6 +12,7 @@ use proptest::prelude::*;
 
 use super::{PRIVATE, Plane, link};
 use crate::install::{delete_policy, delete_sa, new_policy, new_sa};
+use crate::{RETRY_INTERVAL, TICK};
 
 /// The priority of all policies here.
 const PRIORITY: u32 = 375_423;
@@ -187,7 +187,7 @@ impl Plane {
             }
             Step::Reload(config) => {
                 std::fs::write(&self.config, CONFIGS[config]).unwrap();
-                let reloaded = self.daemon.reload();
+                let reloaded = self.daemon.reload(self.now);
                 let is_right = config < 2;
                 assert_eq!(reloaded.reloaded, is_right, "{reloaded:?}");
                 if is_right {
@@ -204,7 +204,7 @@ impl Plane {
             Step::Flush => {
                 self.kernel.flush();
                 // Its time has come.
-                self.daemon.sa.check_at = Instant::now();
+                self.now = self.now.after(TICK);
                 self.round();
             }
             Step::OwnRouteGone(tunnel) => {
@@ -329,7 +329,7 @@ fn run(steps: &[(Step, bool)]) {
         // Several things may have happened when a round begins.
         if *is_settled {
             // What was refused is tried again.
-            plane.daemon.life.retry_at = Instant::now();
+            plane.now = plane.now.after(RETRY_INTERVAL);
             plane.settle();
             // What the daemon itself has changed is told, too.
             plane.settle();
@@ -337,7 +337,7 @@ fn run(steps: &[(Step, bool)]) {
         }
     }
     plane.linux.refuse_routes(false);
-    plane.daemon.life.retry_at = Instant::now();
+    plane.now = plane.now.after(RETRY_INTERVAL);
     plane.settle();
     plane.settle();
     plane.hold(&model, true);

@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use config::{Config, EngineChoice, SourceChoice};
 use dataplane::{EventSender, Polling, Tables};
@@ -28,6 +28,7 @@ use xfrm::ServerLimits;
 
 use self::world::{Ike, Linux, Mirror};
 use super::capture::{Slots, Traces};
+use super::clock::Now;
 use super::confinement::Confinement;
 use super::control::Control;
 use super::events::{EventLog, Watch};
@@ -51,6 +52,8 @@ const PRIVATE: u32 = 9;
 /// The daemon, and what surrounds it.
 struct Plane {
     daemon: Daemon,
+    /// The daemon's time, which goes on with each round.
+    now: Now,
     linux: Linux,
     kernel: Memory,
     ike: Rc<Ike>,
@@ -78,7 +81,7 @@ fn link(index: u32, name: &str, up: bool) -> Link {
 impl Plane {
     /// A daemon that has started with a configuration.
     fn start(text: &str) -> Plane {
-        let directory = tempfile::tempdir().unwrap();
+        let (directory, now) = (tempfile::tempdir().unwrap(), Now::read());
         let at = |name: &str| directory.path().join(name);
         std::fs::write(at("culvert.toml"), text).unwrap();
         let config = Config::parse(text, Path::new("culvert.toml")).unwrap();
@@ -94,7 +97,7 @@ impl Plane {
         let providers = super::providers(EngineChoice::Openssl).unwrap();
         let devices = Rc::new(RefCell::new(Devices::new(&BTreeMap::new())));
         let crypto = (providers.clone(), Rc::clone(&devices));
-        let restored = Restored::new(vault, &records, crypto, SaRules::default()).unwrap();
+        let restored = Restored::new(vault, &records, crypto, SaRules::default(), now).unwrap();
         let limits =
             ServerLimits { uid: rustix::process::getuid().as_raw(), ..ServerLimits::default() };
         let source = restored.serve_at(&at("xfrm.sock"), None, limits).unwrap();
@@ -154,14 +157,14 @@ impl Plane {
                 followed: HashMap::new(),
                 guard,
                 guard_trouble: None,
-                check_at: Instant::now(),
+                check_at: now.at,
                 shortfalls: super::shortfall::Shortfalls::default(),
                 inner_mtus: super::inner_mtus::InnerMtus::default(),
                 path_mtus: PathMtuTable::new(super::path_mtus::lifetime_ns(&config.path_mtu)),
                 by_sender: super::by_sender::BySender::new(&config.tun.interface, None),
                 sas_followed: 0,
             },
-            offload: Offload { devices, read_at: Instant::now() },
+            offload: Offload { devices, read_at: now.at },
             crew: Crew {
                 workers,
                 events,
@@ -179,8 +182,8 @@ impl Plane {
                 control: Control::listen(&at("control.sock"), Confinement::Off).unwrap(),
                 _reader: None,
                 vici: super::vici::Vici::default(),
-                event_log: EventLog::new(),
-                watch: Watch::new(Instant::now()),
+                event_log: EventLog::new(now),
+                watch: Watch::new(now.at),
                 tap_slots: Slots::default(),
                 traces: Traces::default(),
                 providers,
@@ -191,27 +194,28 @@ impl Plane {
             },
             life: Life {
                 config_path: at("culvert.toml"),
-                reloads: super::reloads::Reloads::new(&at("culvert.toml")),
+                reloads: super::reloads::Reloads::new(&at("culvert.toml"), now),
                 ending: None,
                 confinement: Confinement::Off,
                 terminate: quiet(),
                 hang_ups: quiet(),
                 watchdog: None,
                 past_daemon: super::detour::PastDaemon::new(&config.tun),
-                retry_at: Instant::now(),
-                started: Instant::now(),
+                retry_at: now.at,
+                started: now.at,
             },
             config,
         };
-        daemon.begin(programs);
+        daemon.begin(now, programs);
         let config = at("culvert.toml");
-        Plane { daemon, linux, kernel, ike, events: events_in, config, _directory: directory }
+        Plane { daemon, now, linux, kernel, ike, events: events_in, config, _directory: directory }
     }
 
     /// One round, which publishes one topology at most.
     fn round(&mut self) {
         let before = self.daemon.crew.published;
-        assert!(self.daemon.round().is_none(), "it ends");
+        self.now = self.now.after(Duration::from_millis(1));
+        assert!(self.daemon.round(self.now).is_none(), "it ends");
         assert!(self.daemon.crew.published <= before + 1, "two topologies in a round");
     }
 
@@ -229,7 +233,7 @@ impl Plane {
     /// The answer to a request of the IKE daemon: an errno.
     fn request(&mut self, request: &[u8]) -> i32 {
         self.ike.send(request);
-        let deadline = Instant::now() + std::time::Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             self.round();
             if let Some(errno) = self.ike.answer() {

@@ -6,13 +6,13 @@
 //! private interface, its policies protect them, and their TTL is one less.
 
 use std::fs;
-use std::time::Instant;
 
 use config::TunConfig;
 use steer::Detour;
 use tracing::warn;
 
-use crate::heartbeat::{Heartbeat, now_ns};
+use crate::clock::Now;
+use crate::heartbeat::Heartbeat;
 
 /// The program, while it is wanted.
 pub struct PastDaemon {
@@ -40,7 +40,7 @@ impl PastDaemon {
 
     /// Has packets led past a daemon that hangs, or not. With it, [`PastDaemon::beat`] is due. A failure is
     /// a warning.
-    pub fn set(&mut self, is_on: bool) {
+    pub fn set(&mut self, now: Now, is_on: bool) {
         if self.is_on == is_on {
             return;
         }
@@ -53,7 +53,7 @@ impl PastDaemon {
             return self.fail(&"tun.mark is 0");
         }
         // A new heartbeat is due.
-        let until_ns = self.heartbeat.due(Instant::now(), now_ns()).unwrap_or(0);
+        let until_ns = self.heartbeat.due(now).unwrap_or(0);
         match Detour::load_and_attach(&self.interface, self.mark, until_ns) {
             Ok(program) => self.program = Some(program),
             Err(error) => self.fail(&error),
@@ -61,9 +61,9 @@ impl PastDaemon {
     }
 
     /// Tells the program, if there is one, that the control thread works. To be called in each round.
-    pub fn beat(&mut self) {
+    pub fn beat(&mut self, now: Now) {
         if let Some(program) = &mut self.program
-            && let Some(until_ns) = self.heartbeat.due(Instant::now(), now_ns())
+            && let Some(until_ns) = self.heartbeat.due(now)
             && let Err(error) = program.beat(until_ns)
         {
             // It would lead packets past a daemon that works.
@@ -107,11 +107,11 @@ mod tests {
         let config = TunConfig { mark: 0, ..TunConfig::default() };
         let mut past = PastDaemon::new(&config);
         assert_eq!(past.warnings().count(), 0);
-        past.set(true);
-        past.beat();
+        past.set(Now::read(), true);
+        past.beat(Now::read());
         let expected = "while culvert hangs, what Linux sends to culvert0 is lost: tun.mark is 0";
         assert_eq!(past.warnings().collect::<Vec<_>>(), [expected]);
-        past.set(false);
+        past.set(Now::read(), false);
         assert_eq!(past.warnings().count(), 0);
     }
 
@@ -120,8 +120,8 @@ mod tests {
         let interface = "no-such-device".to_owned();
         let config = TunConfig { interface, ..TunConfig::default() };
         let mut past = PastDaemon::new(&config);
-        past.set(true);
-        past.beat();
+        past.set(Now::read(), true);
+        past.beat(Now::read());
         let warnings: Vec<String> = past.warnings().collect();
         assert_eq!(warnings.len(), 1);
         assert!(warnings[0].starts_with("while culvert hangs, what Linux sends to no-such-device"));

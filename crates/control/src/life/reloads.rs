@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::clock::Now;
 use config::{Listed, Problem};
 use report::{Configuration, Refusal};
-
-use crate::clock::wall_ms;
 
 /// Since the daemon's start.
 pub struct Reloads {
@@ -19,8 +18,8 @@ pub struct Reloads {
 
 impl Reloads {
     /// At the start, with this file.
-    pub fn new(file: &Path) -> Reloads {
-        let (file, taken_ms) = (file.to_owned(), wall_ms());
+    pub fn new(file: &Path, now: Now) -> Reloads {
+        let (file, taken_ms) = (file.to_owned(), now.wall_ms);
         Reloads { file, taken_ms, taken: 0, refused: 0, refusal: None, waiting: Vec::new() }
     }
 
@@ -30,15 +29,15 @@ impl Reloads {
     }
 
     /// The file was taken; some keys wait for a restart.
-    pub fn take(&mut self, waiting: Vec<String>) {
-        (self.taken_ms, self.taken) = (wall_ms(), self.taken + 1);
+    pub fn take(&mut self, now: Now, waiting: Vec<String>) {
+        (self.taken_ms, self.taken) = (now.wall_ms, self.taken + 1);
         (self.refusal, self.waiting) = (None, waiting);
     }
 
     /// Refuses a reload.
-    pub fn refuse(&mut self, why: String) {
+    pub fn refuse(&mut self, now: Now, why: String) {
         self.refused += 1;
-        self.refusal = Some(Refusal { time_ms: wall_ms(), why });
+        self.refusal = Some(Refusal { time_ms: now.wall_ms, why });
     }
 
     /// Its part of the status.
@@ -54,9 +53,9 @@ impl Reloads {
     }
 
     /// Warnings for the operator.
-    pub fn warnings(&self) -> impl Iterator<Item = String> + '_ {
-        let refused = self.refusal.iter().map(|refusal| {
-            let ago = wall_ms().saturating_sub(refusal.time_ms) / 1000;
+    pub fn warnings(&self, now: Now) -> impl Iterator<Item = String> + '_ {
+        let refused = self.refusal.iter().map(move |refusal| {
+            let ago = now.wall_ms.saturating_sub(refusal.time_ms) / 1000;
             format!(
                 "{} was not reloaded {ago} s ago, and nothing of it is in force: {}; mend it, then: culvert reload",
                 self.file.display(),
@@ -89,18 +88,19 @@ mod tests {
     #[test]
     fn a_refusal_is_known_until_a_reload_is_taken() {
         let path = Path::new("/etc/c.toml");
-        let mut reloads = Reloads::new(path);
-        assert_eq!(reloads.warnings().count(), 0);
+        let now = Now::read();
+        let mut reloads = Reloads::new(path, now);
+        assert_eq!(reloads.warnings(now).count(), 0);
         let problem = |key: &str| Problem::new(key, &1, "wrong", "right");
-        reloads.refuse(in_a_line(path, &[problem("a.b"), problem("c.d")]));
-        let [warning] = &reloads.warnings().collect::<Vec<_>>()[..] else { panic!("one") };
+        reloads.refuse(now, in_a_line(path, &[problem("a.b"), problem("c.d")]));
+        let [warning] = &reloads.warnings(now).collect::<Vec<_>>()[..] else { panic!("one") };
         assert!(warning.contains("/etc/c.toml: a.b = 1: wrong (and 1 more)"), "{warning}");
         let report = reloads.report();
         assert_eq!((report.reloads, report.refused, report.refusal.is_some()), (0, 1, true));
-        reloads.take(vec!["tun.mtu".into()]);
+        reloads.take(now, vec!["tun.mtu".into()]);
         let report = reloads.report();
         assert_eq!((report.reloads, report.refused, report.refusal), (1, 1, None));
-        let [warning] = &reloads.warnings().collect::<Vec<_>>()[..] else { panic!("one") };
+        let [warning] = &reloads.warnings(now).collect::<Vec<_>>()[..] else { panic!("one") };
         assert!(warning.ends_with("wait for a restart: tun.mtu"), "{warning}");
     }
 }

@@ -1,13 +1,14 @@
 //! The end: in order, or after workers were lost.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use outcome::DropReason;
 use report::paths;
 use tracing::{error, info, warn};
 
 use crate::Daemon;
+use crate::clock::Now;
 use crate::sa::Sas;
 use crate::shows::Shows;
 use crate::sources::kernel::KernelSource;
@@ -29,19 +30,20 @@ impl Daemon {
 
     /// Gives back to the kernel what was taken over from it, in order and while packets go on.
     fn release(&mut self) {
-        let deadline = Instant::now() + RELEASE_WAIT;
+        let deadline = Now::read().at + RELEASE_WAIT;
         while !self.sa.source.kernel_mut().is_none_or(KernelSource::release) {
-            if Instant::now() > deadline {
+            let now = Now::read();
+            if now.at > deadline {
                 warn!(
                     "not all SAs were handed back in time; the kernel goes on beyond their leases"
                 );
                 return;
             }
-            self.beat();
-            self.serve_source();
+            self.beat(now);
+            self.serve_source(now);
             self.wake_workers();
             self.follow_sas();
-            self.follow_policies();
+            self.follow_policies(now);
             std::thread::sleep(Duration::from_millis(1));
         }
         if self.sa.source.is_beside_kernel() {
@@ -75,7 +77,7 @@ impl Daemon {
         self.crew.workers.stop();
         self.tell_drops();
         if self.is_guarded()
-            && let Err(error) = self.sa.guard.finish()
+            && let Err(error) = self.sa.guard.finish(Now::read().at)
         {
             error!("{error}");
         }

@@ -25,6 +25,7 @@ use mirror::Snapshot;
 use report::State;
 use tracing::{info, warn};
 
+use crate::clock::Now;
 use crate::slots;
 use crate::way_back::WorkingPort;
 use crate::workers::Workers;
@@ -76,7 +77,8 @@ struct Entry {
     linux: Arc<LinuxFrames>,
     /// Why it does not work.
     trouble: String,
-    connect_at: Instant,
+    /// When the server is looked for next; none: at once.
+    connect_at: Option<Instant>,
     pause: Pause,
 }
 
@@ -171,7 +173,7 @@ impl Memifs {
             faults: Faults::new(),
             linux: Arc::default(),
             trouble: String::new(),
-            connect_at: Instant::now(),
+            connect_at: None,
             pause: Pause::default(),
         };
         entry.listen();
@@ -187,6 +189,7 @@ impl Memifs {
     /// One cannot be made. Following the configuration of before opens again what was closed.
     pub fn follow(
         &mut self,
+        now: Now,
         configs: &[MemifConfig],
         workers: &Workers,
     ) -> Result<(), io::TunError> {
@@ -194,7 +197,7 @@ impl Memifs {
             self.entries.drain(..).partition(|e| configs.contains(&e.config));
         self.entries = kept;
         for mut entry in gone {
-            entry.part("the configuration has changed", workers);
+            entry.part(now, "the configuration has changed", workers);
             // Its descriptor is closed with it, or the interface would be in use.
             self.closed.insert(entry.config.interface);
         }
@@ -219,12 +222,12 @@ impl Memifs {
     }
 
     /// Follows interfaces that somebody deletes.
-    pub fn follow_links(&mut self, snapshot: &Snapshot, workers: &Workers) {
+    pub fn follow_links(&mut self, now: Now, snapshot: &Snapshot, workers: &Workers) {
         self.entries.retain_mut(|entry| {
             let is_there = snapshot.link(entry.tap.ifindex()).is_some();
             entry.is_seen |= is_there;
             if entry.is_seen && !is_there {
-                entry.part("somebody deleted its interface", workers);
+                entry.part(now, "somebody deleted its interface", workers);
                 warn!(
                     port = entry.config.interface,
                     "somebody deleted a memif port's interface; SIGHUP makes it again"
@@ -236,23 +239,22 @@ impl Memifs {
     }
 
     /// Descriptors to wait on.
-    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let now = Instant::now();
+    pub fn fds(&self, now: Now) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.entries.iter().flat_map(move |entry| {
             // One that waits would end each sleep.
-            let is_taken = entry.pause.left(now).is_none();
+            let is_taken = entry.pause.left(now.at).is_none();
             let listener = entry.listener.as_ref().filter(|_| is_taken).map(AsFd::as_fd);
             listener.into_iter().chain(entry.peer.as_ref().map(|peer| peer.link.as_fd()))
         })
     }
 
     /// Takes what has come by the channels.
-    pub fn serve(&mut self, workers: &Workers) {
+    pub fn serve(&mut self, now: Now, workers: &Workers) {
         for entry in &mut self.entries {
-            entry.hear(workers);
+            entry.hear(now, workers);
             match entry.config.role {
-                MemifRole::Server => entry.accept(workers),
-                MemifRole::Client => entry.connect(workers),
+                MemifRole::Server => entry.accept(now, workers),
+                MemifRole::Client => entry.connect(now, workers),
             }
         }
     }
@@ -362,22 +364,22 @@ impl Entry {
     }
 
     /// Takes what the peer has sent.
-    fn hear(&mut self, workers: &Workers) {
+    fn hear(&mut self, now: Now, workers: &Workers) {
         let Some(peer) = &mut self.peer else { return };
         match peer.link.advance() {
-            Ok(Some(queues)) => self.begin(queues, workers),
-            Ok(None) if peer.queues == 0 && peer.since.elapsed() > HANDSHAKE_TIME => {
-                self.part("it took too long to tell its rings", workers);
+            Ok(Some(queues)) => self.begin(now, queues, workers),
+            Ok(None) if peer.queues == 0 && now.since(peer.since) > HANDSHAKE_TIME => {
+                self.part(now, "it took too long to tell its rings", workers);
             }
             Ok(None) => {}
-            Err(error) => self.part(&error.to_string(), workers),
+            Err(error) => self.part(now, &error.to_string(), workers),
         }
     }
 
     /// Takes clients that have connected. There is one at a time.
-    fn accept(&mut self, workers: &Workers) {
+    fn accept(&mut self, now: Now, workers: &Workers) {
         let Some(listener) = &self.listener else { return };
-        if self.pause.left(Instant::now()).is_some() {
+        if self.pause.left(now.at).is_some() {
             return;
         }
         let Some(channel) = listener.accept() else { return };
@@ -397,15 +399,15 @@ impl Entry {
         };
         // A client that is gone again says nothing.
         let Ok(link) = Link::serve(channel, &config, &self.faults) else { return };
-        self.peer = Some(Peer { link, since: Instant::now(), queues: 0 });
+        self.peer = Some(Peer { link, since: now.at, queues: 0 });
     }
 
     /// Looks for a server, at intervals.
-    fn connect(&mut self, workers: &Workers) {
-        if self.peer.is_some() || self.connect_at > Instant::now() {
+    fn connect(&mut self, now: Now, workers: &Workers) {
+        if self.peer.is_some() || self.connect_at.is_some_and(|at| at > now.at) {
             return;
         }
-        self.connect_at = Instant::now() + CONNECT_INTERVAL;
+        self.connect_at = Some(now.at + CONNECT_INTERVAL);
         let Ok(channel) = Channel::connect(&self.config.socket) else { return };
         let config = ClientConfig {
             id: self.config.id,
@@ -416,7 +418,7 @@ impl Entry {
             buffer_len: buffer_len(self.config.mtu),
         };
         let link = Link::join(channel, &config, &self.faults);
-        self.peer = Some(Peer { link, since: Instant::now(), queues: 0 });
+        self.peer = Some(Peer { link, since: now.at, queues: 0 });
     }
 
     fn secret(&self) -> Option<Secret> {
@@ -430,7 +432,7 @@ impl Entry {
     }
 
     /// The peer has told its rings: they become ports.
-    fn begin(&mut self, queues: Vec<Queue>, workers: &Workers) {
+    fn begin(&mut self, now: Now, queues: Vec<Queue>, workers: &Workers) {
         let Some(peer) = &mut self.peer else { return };
         let count = queues.len() as u32;
         let name = peer.link.peer();
@@ -460,7 +462,7 @@ impl Entry {
                     let slot = slots::of_port(self.place);
                     workers.add_port(slot, number, ifindex, Box::new(port));
                 }
-                Err(error) => return self.part(&error.to_string(), workers),
+                Err(error) => return self.part(now, &error.to_string(), workers),
             }
         }
         info!(port = self.config.interface, peer = %name, queues = count, "memif connected");
@@ -468,18 +470,17 @@ impl Entry {
     }
 
     /// Ends the connection with the peer.
-    fn part(&mut self, why: &str, workers: &Workers) {
+    fn part(&mut self, now: Now, why: &str, workers: &Workers) {
         let Some(peer) = self.peer.take() else { return };
         if peer.queues > 0 {
             workers.remove_ports(self.tap.ifindex());
         }
         peer.link.disconnect(why);
         warn!(port = self.config.interface, why, "memif disconnected");
-        let now = Instant::now();
-        self.connect_at = now + CONNECT_INTERVAL;
+        self.connect_at = Some(now.at + CONNECT_INTERVAL);
         // Nothing of the memory of a client is touched before it has told its rings.
         if self.config.role == MemifRole::Server && peer.queues > 0 {
-            self.pause.begin(peer.since, now);
+            self.pause.begin(peer.since, now.at);
         }
         self.wait_for_peer();
     }

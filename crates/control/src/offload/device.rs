@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 use config::{BusyBy, DeviceConfig, DeviceKind, PlacementChoice};
 use nic::SharedNic;
@@ -48,7 +47,7 @@ pub struct Attached {
 
 /// Event of a device, or of an SA by it.
 struct Happened {
-    at: Instant,
+    at_ms: u64,
     sa: Option<SaId>,
     to: Option<Arc<str>>,
     why: String,
@@ -158,7 +157,7 @@ impl Attached {
         self.watch.suspend();
         let pause_s = self.recovery.fail(now_ms) / 1000;
         warn!(device = %self.name, why, pause_s, "the device is given nothing, and tried again later");
-        self.note(None, None, format!("down for {pause_s} s: {why}"));
+        self.note(now_ms, None, None, format!("down for {pause_s} s: {why}"));
         self.trouble = Some(why.to_owned());
         self.proven_ms = None;
     }
@@ -178,7 +177,12 @@ impl Attached {
                 self.watch.resume();
                 self.trouble = None;
                 info!(device = %self.name, "reset, probed, and in use again");
-                self.note(None, None, "up again: reset, and the known answer is right".into());
+                self.note(
+                    now_ms,
+                    None,
+                    None,
+                    "up again: reset, and the known answer is right".into(),
+                );
             }
             Err(why) => self.fail(now_ms, &why),
         }
@@ -203,11 +207,11 @@ impl Attached {
     }
 
     /// Remembers what has happened, and where an SA has gone by it.
-    pub fn note(&mut self, sa: Option<SaId>, to: Option<Arc<str>>, why: String) {
+    pub fn note(&mut self, now_ms: u64, sa: Option<SaId>, to: Option<Arc<str>>, why: String) {
         if self.happened.len() == MOST_HAPPENED {
             self.happened.pop_front();
         }
-        self.happened.push_back(Happened { at: Instant::now(), sa, to, why });
+        self.happened.push_back(Happened { at_ms: now_ms, sa, to, why });
     }
 
     /// Has the hardware of a model be faulty.
@@ -226,11 +230,11 @@ impl Attached {
     }
 
     /// Row of `culvert device`.
-    pub fn row(&self) -> report::Device {
+    pub fn row(&self, now_ms: u64) -> report::Device {
         let counters = self.device.counters();
         let tables = self.device.tables().into_iter().map(table_row);
         let moves = self.happened.iter().map(|happened| report::DeviceMove {
-            age_s: happened.at.elapsed().as_secs(),
+            age_s: now_ms.saturating_sub(happened.at_ms) / 1000,
             spi: happened.sa.map(|sa| spi_text(sa.spi)),
             dst: happened.sa.map(|sa| sa.dst.to_string()),
             to: happened.to.as_deref().map(Into::into),

@@ -1,18 +1,17 @@
 //! Events of devices for packet offload: those of their SAs, and ports that go down.
 
-use std::time::Instant;
-
 use policy::SaState;
 use report::Occurrence;
 use tracing::warn;
 
+use crate::clock::Now;
 use crate::packet_devices::SaEvent;
 use crate::texts::spi_text;
 use crate::{Daemon, TICK};
 
 impl Daemon {
     /// Handles what packet offload devices report, and reads their counters.
-    pub(crate) fn hear_devices(&mut self) {
+    pub(crate) fn hear_devices(&mut self, now: Now) {
         if !self.offload.devices.borrow().packet.has_sas() {
             return;
         }
@@ -23,11 +22,11 @@ impl Daemon {
                 entry.advance(if hard { SaState::Expired } else { SaState::Dying });
             }
             let spi = spi_text(sa.spi);
-            self.shows.event_log.add(Occurrence::SaLimit { spi, dst: sa.dst, hard });
+            self.shows.event_log.add(now, Occurrence::SaLimit { spi, dst: sa.dst, hard });
             self.sa.source.volume_reached(&sa, hard);
         }
-        if self.offload.read_at.elapsed() >= TICK {
-            self.offload.read_at = Instant::now();
+        if now.since(self.offload.read_at) >= TICK {
+            self.offload.read_at = now.at;
             if let Some(builtin) = self.sa.source.builtin_mut() {
                 builtin.read_devices();
             }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use config::{BusyBy, DeviceConfig};
 use crypto::{Engine, Keys, Session};
@@ -31,9 +31,10 @@ use tracing::{info, warn};
 use xfrm::Refusal;
 use xfrm::codec::{Offload, constant as c};
 
+use crate::clock::Now;
 use crate::cryptodevs;
 use crate::device::Attached;
-use crate::packet_devices::PacketDevices;
+use crate::packet_devices::{PacketDevices, Seen};
 use crate::sources::errno;
 use crate::texts::spi_text;
 
@@ -53,7 +54,9 @@ pub struct Devices {
     is_used: Arc<AtomicBool>,
     /// Asks for indices of interfaces; nothing without devices.
     asking: Option<OwnedFd>,
-    started: Instant,
+    /// Time of the round: on the clock that pauses go by, in ms, and on the wall, in s.
+    now_ms: u64,
+    wall_s: u64,
 }
 
 /// Where an SA is.
@@ -100,8 +103,19 @@ impl Devices {
             movable: HashSet::new(),
             is_used: Arc::default(),
             asking: asking(),
-            started: Instant::now(),
+            now_ms: 0,
+            wall_s: 0,
         }
+    }
+
+    /// Sets the time, once a round. Requests for SAs, which come between, have none.
+    pub fn set_time(&mut self, now: Now) {
+        (self.now_ms, self.wall_s) = (now.at_ns / 1_000_000, now.wall_s());
+    }
+
+    /// Direction and numbers of an SA that a device has as a whole, and when it was in use.
+    pub fn live(&mut self, id: &SaId) -> Option<(SaDirection, Live, Seen)> {
+        self.packet.live(id, self.wall_s)
     }
 
     /// An engine for one thread: `software`, with queues of the devices where there are any.
@@ -132,7 +146,7 @@ impl Devices {
             0 => SaDirection::Outbound,
             _ => SaDirection::Inbound,
         };
-        let now_ms = self.now_ms();
+        let now_ms = self.now_ms;
         let Some(attached) = self.attached.get_mut(lane) else { return (software, false) };
         if !attached.is_ready(now_ms) && attached.device.capabilities().check_sa(config).is_ok() {
             let placed = Placed { lane, sa: None, direction, is_asked: true };
@@ -171,7 +185,7 @@ impl Devices {
         keys: &Keys,
         software: &Session,
     ) -> Result<Session, PutError> {
-        let now_ms = self.now_ms();
+        let now_ms = self.now_ms;
         let down = PutError::Failed(offload::Failure::Unresponsive);
         let attached = self.attached.get_mut(lane).ok_or(down)?;
         let id = config.id();
@@ -192,7 +206,7 @@ impl Devices {
         if !is_asked {
             info!(device = %attached.name, %spi, dst = %id.dst, "the device does the SA's crypto");
         }
-        attached.note(Some(id), Some(Arc::clone(&attached.name)), why.to_owned());
+        attached.note(now_ms, Some(id), Some(Arc::clone(&attached.name)), why.to_owned());
         let device = (lane, Arc::clone(&attached.name));
         if let Some(Placed { lane, sa, .. }) = before {
             self.forget(lane, sa);
@@ -203,6 +217,7 @@ impl Devices {
     /// Takes an SA that goes on in software out of its device. One whose owner asked for the device comes back
     /// when that works again.
     pub fn take_out(&mut self, id: &SaId) {
+        let now_ms = self.now_ms;
         let Some(placed) = self.placed.get_mut(id) else { return };
         let Placed { lane, sa, is_asked, .. } = *placed;
         placed.sa = None;
@@ -218,7 +233,7 @@ impl Devices {
             };
             let (spi, dst) = (spi_text(id.spi), id.dst);
             info!(device = %attached.name, %spi, %dst, why, "the SA goes on in software");
-            attached.note(Some(*id), Some("software".into()), why.to_owned());
+            attached.note(now_ms, Some(*id), Some("software".into()), why.to_owned());
         }
     }
 
@@ -246,7 +261,7 @@ impl Devices {
 
     /// The SAs of devices that have just failed: they go on in software.
     pub fn fallen(&mut self) -> Vec<SaId> {
-        let now_ms = self.now_ms();
+        let now_ms = self.now_ms;
         let mut fallen = Vec::new();
         for (lane, attached) in self.attached.iter_mut().enumerate() {
             if let Some(why) = attached.failure() {
@@ -262,7 +277,7 @@ impl Devices {
 
     /// The SAs whose owners asked for devices that work again.
     pub fn restored(&mut self) -> Vec<(SaId, To)> {
-        let now_ms = self.now_ms();
+        let now_ms = self.now_ms;
         let mut restored = Vec::new();
         for (lane, attached) in self.attached.iter_mut().enumerate() {
             if attached.try_again(now_ms) {
@@ -286,7 +301,7 @@ impl Devices {
 
     /// How long it is until [`Devices::round`] has something to do.
     pub fn round_in(&self) -> Option<Duration> {
-        let now_ms = self.now_ms();
+        let now_ms = self.now_ms;
         let rounds = self.attached.iter().filter(|attached| attached.placer.is_some());
         let next_ms = rounds.map(|attached| attached.round_ms).min();
         next_ms.map(|at| Duration::from_millis(at.saturating_sub(now_ms)))
@@ -298,7 +313,7 @@ impl Devices {
         sas: impl Iterator<Item = &'s Arc<SaEntry<Sa>>> + Clone,
         direction: impl Fn(&SaConfig) -> Option<SaDirection>,
     ) -> Vec<(SaId, To)> {
-        let now_ms = self.now_ms();
+        let now_ms = self.now_ms;
         let mut moves = Vec::new();
         for lane in 0..self.attached.len() {
             let is_due =
@@ -376,10 +391,11 @@ impl Devices {
             info!(device = %name, "reset, and loaded again");
             return Ok(());
         }
+        let now_ms = self.now_ms;
         let attached = self.named(name)?;
         attached.device.reset().map_err(|error| format!("{name}: {error}"))?;
         info!(device = %attached.name, "reset, and loaded again");
-        attached.note(None, None, "reset, and loaded again".into());
+        attached.note(now_ms, None, None, "reset, and loaded again".into());
         Ok(())
     }
 
@@ -388,10 +404,11 @@ impl Devices {
     /// # Errors
     /// Why not, for people.
     pub fn set_fault(&mut self, name: &str, fault: &str) -> Result<(), String> {
+        let now_ms = self.now_ms;
         let attached = self.named(name)?;
         attached.set_fault(fault).map_err(|error| format!("{name}: {error}"))?;
         warn!(device = %attached.name, fault, "the modelled device is to be faulty");
-        attached.note(None, None, format!("told to be faulty: {fault}"));
+        attached.note(now_ms, None, None, format!("told to be faulty: {fault}"));
         Ok(())
     }
 
@@ -402,7 +419,11 @@ impl Devices {
 
     /// Rows of `culvert device`.
     pub fn rows(&self) -> Vec<report::Device> {
-        self.attached.iter().map(Attached::row).chain(self.packet.rows()).collect()
+        self.attached
+            .iter()
+            .map(|attached| attached.row(self.now_ms))
+            .chain(self.packet.rows())
+            .collect()
     }
 
     /// Warnings for the operator.
@@ -418,10 +439,6 @@ impl Devices {
     pub fn port_lines(&self) -> String {
         let crypto = self.attached.iter().map(|attached| attached.config.port.as_str());
         crypto.chain(self.packet.ports()).map(|port| format!("{port}\n")).collect()
-    }
-
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Checks that the SA is one that devices have: of ESP. Linux has this rule for each interface

@@ -216,7 +216,7 @@ fn an_sa_comes_back_when_the_known_answer_is_right_again() {
     put(&mut devices, 9);
     devices.engine(provider.engine().unwrap()).unwrap();
     devices.set_fault("nic0", "false-alarm").unwrap();
-    devices.started -= Duration::from_secs(2);
+    devices.now_ms += 2000;
     // The known answer is asked for again, and is wrong: the SA waits in software.
     let (session, is_its) = put(&mut devices, 10);
     assert_eq!((device_of(&session), is_its), (None, true));
@@ -228,7 +228,7 @@ fn an_sa_comes_back_when_the_known_answer_is_right_again() {
     assert!(devices.news().iter().all(down) && devices.news().is_empty());
     assert!(devices.restored().is_empty(), "not before the pause is over");
     devices.set_fault("nic0", "none").unwrap();
-    devices.started -= Duration::from_secs(2);
+    devices.now_ms += 2000;
     let mut restored = devices.restored();
     restored.sort_by_key(|(id, _)| id.spi);
     let to = To::Device(0, SaDirection::Outbound);
@@ -290,7 +290,7 @@ fn of_two_devices_one_gets_the_busiest_and_the_other_the_next() {
         entry.esp.live().packets().store(packets, Relaxed);
     }
     assert_eq!(devices.round(entries.iter(), outbound), [], "not before it is time");
-    devices.started -= Duration::from_secs(2);
+    devices.now_ms += 2000;
     let into = |lane| To::Device(lane, SaDirection::Outbound);
     let moves = devices.round(entries.iter(), outbound);
     assert_eq!(moves, [(sa(3).id(), into(0)), (sa(2).id(), into(1))]);
@@ -298,7 +298,7 @@ fn of_two_devices_one_gets_the_busiest_and_the_other_the_next() {
         let to = (lane, SaDirection::Outbound, false);
         devices.put_in(to, &sa(id), &keys(), &software).unwrap();
     }
-    devices.started -= Duration::from_secs(2);
+    devices.now_ms += 2000;
     assert_eq!(devices.round(entries.iter(), outbound), []);
     // Into another one: it is in one device at a time.
     devices.put_in((1, SaDirection::Outbound, true), &sa(3), &keys(), &software).unwrap();

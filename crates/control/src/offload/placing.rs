@@ -3,13 +3,14 @@
 use offload::{PacketSa, SaDirection};
 
 use crate::Daemon;
+use crate::clock::Now;
 use crate::devices::To;
 use crate::sources::Owner;
 
 impl Daemon {
     /// Moves the SAs of a device that has failed into software, back those that had asked for it when it works again, and the
     /// busiest ones into devices that are for them.
-    pub(crate) fn place_sas(&mut self) {
+    pub(crate) fn place_sas(&mut self, now: Now) {
         if self.offload.devices.borrow().is_empty() {
             return;
         }
@@ -19,7 +20,7 @@ impl Daemon {
         let restored = self.offload.devices.borrow_mut().restored();
         restored.iter().for_each(|(sa, to)| builtin.move_sa(sa, *to));
         let news = self.offload.devices.borrow_mut().news();
-        news.into_iter().for_each(|news| self.shows.event_log.add(news));
+        news.into_iter().for_each(|news| self.shows.event_log.add(now, news));
         if self.offload.devices.borrow().round_in().is_none_or(|due| !due.is_zero()) {
             return;
         }

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use crate::clock::Now;
+
 /// Policies that SAs were asked for and that have none.
 #[derive(Debug, Default)]
 pub struct Asked(BTreeMap<u32, Instant>);
 
 impl Asked {
     /// A packet wants SAs for a policy.
-    pub fn add(&mut self, policy: u32) {
-        self.0.entry(policy).or_insert_with(Instant::now);
+    pub fn add(&mut self, now: Now, policy: u32) {
+        self.0.entry(policy).or_insert(now.at);
     }
 
     /// Forgets policies that want none any more.
@@ -19,8 +21,8 @@ impl Asked {
     }
 
     /// The policies, each with how long ago it was asked for first.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, Duration)> {
-        self.0.iter().map(|(policy, since)| (*policy, since.elapsed()))
+    pub fn iter(&self, now: Now) -> impl Iterator<Item = (u32, Duration)> {
+        self.0.iter().map(move |(policy, since)| (*policy, now.since(*since)))
     }
 }
 
@@ -31,12 +33,16 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_forgotten_with_its_policy() {
         let mut asked = Asked::default();
-        asked.add(17);
-        let first = asked.0[&17];
-        asked.add(17);
-        asked.add(25);
-        assert_eq!((asked.0.len(), asked.0[&17]), (2, first), "the first time counts");
+        let first = Now::read();
+        let later = first.after(Duration::from_secs(3));
+        asked.add(first, 17);
+        asked.add(later, 17);
+        asked.add(later, 25);
+        let ago = |asked: &Asked| asked.iter(later).map(|(i, ago)| (i, ago.as_secs())).collect();
+        let all: Vec<(u32, u64)> = ago(&asked);
+        assert_eq!(all, [(17, 3), (25, 0)], "the first time counts");
         asked.retain(|index| index == 25);
-        assert_eq!(asked.iter().map(|(index, _)| index).collect::<Vec<_>>(), [25]);
+        let left: Vec<(u32, u64)> = ago(&asked);
+        assert_eq!(left, [(25, 0)]);
     }
 }

@@ -6,7 +6,7 @@
 //! The MTU of a destination is the smallest of those of the policies for it, and a policy's is what is left of
 //! its peer's path under all of its SAs. It is told again when one of those SAs is another (a rekey may bring
 //! another cipher), and when a path has changed, of which there may be many: of those at most once a second, and
-//! more rarely where there are so many policies that it takes long. A policy without SAs keeps the one that it
+//! more rarely where there are many policies. A policy without SAs keeps the one that it
 //! had: they are about to come.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 use esp::Sa;
 use mirror::Prefix;
 use policy::{Action, Databases, Direction, OutboundKey, PolicyConfig};
+
+use crate::clock::Now;
 
 /// The MTUs of all protected destinations.
 #[derive(Debug, Default)]
@@ -26,8 +28,6 @@ pub struct InnerMtus {
     by_dst: BTreeMap<Prefix, BTreeSet<(u32, u32)>>,
     /// When all are to be found out again, because paths have changed.
     redo_at: Option<Instant>,
-    /// How long that took last.
-    redo_took: Duration,
 }
 
 /// An outbound policy that protects.
@@ -52,8 +52,8 @@ pub type Changed = BTreeMap<Prefix, Option<u32>>;
 /// How long changes of paths are gathered, at least ...
 const GATHERED_FOR: Duration = Duration::from_secs(1);
 
-/// ... and in times of what it takes to follow them: routes may change all the time.
-const SHARE: u32 = 50;
+/// ... and for each policy, many times of what it takes to find out about one: routes may change all the time.
+const EACH: Duration = Duration::from_micros(100);
 
 impl InnerMtus {
     /// Follows policies that were added, replaced or removed.
@@ -99,21 +99,19 @@ impl InnerMtus {
     }
 
     /// Paths have changed: what fits them is found out soon.
-    pub fn paths_changed(&mut self) {
-        let wait = GATHERED_FOR.max(self.redo_took * SHARE);
-        self.redo_at.get_or_insert_with(|| Instant::now() + wait);
+    pub fn paths_changed(&mut self, now: Now) {
+        let policies = u32::try_from(self.policies.len()).unwrap_or(u32::MAX);
+        let wait = GATHERED_FOR.max(EACH.saturating_mul(policies));
+        self.redo_at.get_or_insert_with(|| now.at + wait);
     }
 
     /// Finds out about all destinations again, if paths have changed and it is time.
-    pub fn follow_paths(&mut self, seen: Seen<'_>) -> Changed {
-        let now = Instant::now();
-        if self.redo_at.take_if(|at| *at <= now).is_none() {
+    pub fn follow_paths(&mut self, now: Now, seen: Seen<'_>) -> Changed {
+        if self.redo_at.take_if(|at| *at <= now.at).is_none() {
             return Changed::new();
         }
         let indices: Vec<u32> = self.policies.keys().copied().collect();
-        let changed = self.redo(indices, seen);
-        self.redo_took = now.elapsed();
-        changed
+        self.redo(indices, seen)
     }
 
     fn redo(&mut self, indices: impl IntoIterator<Item = u32>, seen: Seen<'_>) -> Changed {
@@ -325,21 +323,30 @@ mod tests {
         world.add(gcm(1, 1));
         world.put(policy(1, NET, 1));
         world.path = 1400;
-        world.mtus.paths_changed();
+        let now = Now::read();
+        world.mtus.paths_changed(now);
         let path = |_: &Sa| Some(1400);
         let seen = Seen { databases: &world.databases, path: &path };
-        assert_eq!(world.mtus.follow_paths(seen), Changed::new(), "others may follow");
-        world.mtus.redo_at = Some(Instant::now());
-        assert_eq!(world.mtus.follow_paths(seen), changed(NET, Some(1346)));
-        assert_eq!(world.mtus.follow_paths(seen), Changed::new());
-        // The more it takes, the more rarely it is done.
-        world.mtus.redo_took = Duration::from_secs(1);
-        world.mtus.paths_changed();
-        assert!(world.mtus.redo_at.unwrap() > Instant::now() + Duration::from_secs(40));
+        let early = now.after(GATHERED_FOR / 2);
+        assert_eq!(world.mtus.follow_paths(early, seen), Changed::new(), "others may follow");
+        let now = now.after(GATHERED_FOR);
+        assert_eq!(world.mtus.follow_paths(now, seen), changed(NET, Some(1346)));
+        assert_eq!(world.mtus.follow_paths(now, seen), Changed::new());
         // Never less than Linux takes.
         let path = |_: &Sa| Some(300);
         let seen = Seen { databases: &world.databases, path: &path };
-        world.mtus.redo_at = Some(Instant::now());
-        assert_eq!(world.mtus.follow_paths(seen), changed(NET, Some(552)));
+        world.mtus.paths_changed(now);
+        let now = now.after(GATHERED_FOR);
+        assert_eq!(world.mtus.follow_paths(now, seen), changed(NET, Some(552)));
+        // The more policies there are, the more rarely it is done.
+        for index in 2..=20_000 {
+            world.put(policy(index, NET, 9));
+        }
+        world.mtus.paths_changed(now);
+        let early = now.after(EACH * 19_999);
+        assert_eq!(world.mtus.redo_at, Some(now.at + EACH * 20_000));
+        let path = |_: &Sa| Some(1400);
+        let seen = Seen { databases: &world.databases, path: &path };
+        assert_eq!(world.mtus.follow_paths(early, seen), Changed::new());
     }
 }

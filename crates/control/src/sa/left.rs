@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use report::{self, Left};
 
-use crate::clock::wall_s;
+use crate::clock::Now;
 use crate::sources::LeftSa;
 use crate::texts::{mark_text, spi_text, suite_text};
 
 /// One line of `culvert sa`. What only the kernel knows is as it was told last.
-pub fn row(sa: &LeftSa) -> report::Sa {
+pub fn row(now: Now, sa: &LeftSa) -> report::Sa {
     let config = sa.config.as_ref();
     let params = config.map(|config| &config.params);
     report::Sa {
@@ -33,7 +33,7 @@ pub fn row(sa: &LeftSa) -> report::Sa {
         engine: "kernel".into(),
         bytes: sa.counters.bytes,
         packets: sa.counters.packets,
-        age_s: config.map_or(0, |config| wall_s().saturating_sub(config.added_s)),
+        age_s: config.map_or(0, |config| now.wall_s().saturating_sub(config.added_s)),
         idle_s: None,
         sent_seq: sa.replay.sent,
         received_seq: sa.replay.edge,

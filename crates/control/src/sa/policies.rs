@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use guard::Defaults;
 use policy::{Action, PolicyConfig, PolicyEntry};
 use tracing::{error, info, warn};
 
+use crate::clock::Now;
 use crate::inner_mtus::Seen;
 use crate::texts::direction_text;
 use crate::vrfs::Vrfs;
@@ -43,10 +43,10 @@ impl Daemon {
     /// Follows a change of policies or addresses with guard, steering and routes.
     ///
     /// The guard comes first: its barriers are installed before traffic depends on culvert alone.
-    pub(crate) fn follow_policies(&mut self) {
+    pub(crate) fn follow_policies(&mut self, now: Now) {
         let steps = self.changed_policies();
-        self.follow_with_guard(&steps);
-        self.follow_inner_mtus(&steps);
+        self.follow_with_guard(now, &steps);
+        self.follow_inner_mtus(now, &steps);
         let snapshot = self.linux.observer.snapshot();
         if self.wants.paths {
             let policies = || self.sa.followed.values().map(|p| &p.config);
@@ -75,7 +75,7 @@ impl Daemon {
     }
 
     /// Tells Linux what fits the SAs behind protected destinations. Before routes to new ones are installed.
-    pub(crate) fn follow_inner_mtus(&mut self, steps: &[(Followed, Followed)]) {
+    pub(crate) fn follow_inner_mtus(&mut self, now: Now, steps: &[(Followed, Followed)]) {
         let changed_sas = self.sa.source.changes().take_chosen_by();
         let path = |sa: &esp::Sa| Some(self.crew.tables.sa_mtu(sa)?.outer);
         let seen = Seen { databases: self.sa.source.databases(), path: &path };
@@ -85,7 +85,7 @@ impl Daemon {
         });
         let mut changed = self.sa.inner_mtus.policies_changed(steps, seen);
         changed.extend(self.sa.inner_mtus.sas_changed(changed_sas, seen));
-        changed.extend(self.sa.inner_mtus.follow_paths(seen));
+        changed.extend(self.sa.inner_mtus.follow_paths(now, seen));
         if !changed.is_empty() {
             self.linux.private.set_mtus(changed);
         }
@@ -130,29 +130,29 @@ impl Daemon {
         true
     }
 
-    pub(crate) fn follow_with_guard(&mut self, steps: &[(Followed, Followed)]) {
+    pub(crate) fn follow_with_guard(&mut self, now: Now, steps: &[(Followed, Followed)]) {
         let has_defaults = self.follow_defaults();
         let result = if !self.is_guarded() {
             // Barriers from before would no longer follow the policies.
             match self.wants.guard && self.sa.guard.standing().len() > 0 {
-                true => self.sa.guard.clear(),
+                true => self.sa.guard.clear(now.at),
                 false => Ok(()),
             }
         } else if self.wants.guard {
             let prefixes = self.guarded();
             self.sa.guard.spare(self.config.tunnels.iter().map(|tunnel| tunnel.interface.clone()));
-            self.sa.guard.set(self.sa.followed.values().map(|p| &p.config), &prefixes)
+            self.sa.guard.set(self.sa.followed.values().map(|p| &p.config), &prefixes, now.at)
         } else {
             for (old, new) in steps {
                 let (old, new) = configs(old, new);
                 self.sa.guard.change(old, new);
             }
-            let is_due = self.sa.guard.due().is_some_and(|at| at <= Instant::now());
+            let is_due = self.sa.guard.due().is_some_and(|at| at <= now.at);
             if is_due || has_defaults || !steps.is_empty() {
-                self.sa.guard.settle()
-            } else if self.sa.check_at <= Instant::now() {
-                self.sa.check_at = Instant::now() + TICK;
-                self.sa.guard.check().map(|gone| {
+                self.sa.guard.settle(now.at)
+            } else if self.sa.check_at <= now.at {
+                self.sa.check_at = now.at + TICK;
+                self.sa.guard.check(now.at).map(|gone| {
                     if gone {
                         warn!("somebody took the guard away; it stands again");
                     }

@@ -20,7 +20,7 @@ use report::{
 };
 use serde::Serialize;
 
-use crate::clock::wall_s;
+use crate::clock::Now;
 use crate::control::Reply;
 use crate::devices::device_of;
 use crate::sources::builtin::Builtin;
@@ -33,16 +33,16 @@ use crate::{Daemon, kernel_blocks, left, lifetimes, slots, vlan_entries};
 
 impl Daemon {
     /// The answer to a question: JSON text, or a capture.
-    pub(crate) fn answer(&mut self, request: Request) -> Reply {
+    pub(crate) fn answer(&mut self, now: Now, request: Request) -> Reply {
         let text = match request {
-            Request::Status => json(&self.status()),
+            Request::Status => json(&self.status(now)),
             Request::Sa { show_keys, spi } => {
                 if let Some(builtin) = self.sa.source.builtin_mut() {
                     builtin.read_devices();
                 }
-                json(&self.sas(show_keys, spi))
+                json(&self.sas(now, show_keys, spi))
             }
-            Request::Policy => json(&self.policies()),
+            Request::Policy => json(&self.policies(now)),
             Request::Port => json(&self.port_rows()),
             Request::Nat { most, all } => {
                 let report = self.linux.nat.as_ref().map(|nat| nat.report(most, all));
@@ -65,9 +65,9 @@ impl Daemon {
                 json(&refused.map(|error| Refused { error }))
             }
             Request::Why(request) => json(&self.why(&request)),
-            Request::Reload => json(&self.reload()),
+            Request::Reload => json(&self.reload(now)),
             Request::Events { after, run } => json(&self.shows.event_log.after(after, run)),
-            Request::Capture(request) => match self.capture(&request) {
+            Request::Capture(request) => match self.capture(now, &request) {
                 Ok(stream) => return Reply::Stream(Box::new(|client| stream.run(client))),
                 Err(error) => json(&Refused { error }),
             },
@@ -75,7 +75,7 @@ impl Daemon {
                 Ok(flows) => return Reply::Stream(Box::new(|client| flows.run(client))),
                 Err(error) => json(&Refused { error }),
             },
-            Request::Trace(request) => match self.trace(&request) {
+            Request::Trace(request) => match self.trace(now, &request) {
                 Ok(trace) => json(&trace),
                 Err(error) => json(&Refused { error }),
             },
@@ -83,12 +83,12 @@ impl Daemon {
         Reply::Text(text)
     }
 
-    fn status(&self) -> Status {
+    fn status(&self, now: Now) -> Status {
         let databases = self.sa.source.databases();
         let troubles: Vec<_> =
             self.crew.ports.troubles().chain(self.linux.memifs.troubles()).collect();
         let down = troubles.iter().filter_map(|(port, why)| Some((*port, (*why)?)));
-        let mut warnings: Vec<String> = self.life.reloads.warnings().collect();
+        let mut warnings: Vec<String> = self.life.reloads.warnings(now).collect();
         warnings.extend(down.map(|(port, why)| format!("port {port}: {why}")));
         warnings.extend(self.linux.memifs.states().filter(|p| !p.faults.is_empty()).map(|p| {
             let faults = p.faults.iter().map(|(fault, count)| format!("{fault} {count}"));
@@ -129,9 +129,9 @@ impl Daemon {
         warnings.extend(self.life.confinement.warning());
         warnings.extend(self.crew.workers.plan().warning(self.crew.ports.most_queues()));
         warnings.extend(self.sa.source.warnings());
-        let tunnels = self.tunnel_state();
+        let tunnels = self.tunnel_state(now);
         if tunnels.up > 0 {
-            warnings.extend(self.waiting_policies());
+            warnings.extend(self.waiting_policies(now));
         }
         warnings.extend(self.offload.devices.borrow().warnings());
         let has_tunnel = |if_id| self.carries_if_id(if_id);
@@ -178,7 +178,7 @@ impl Daemon {
             name: self.config.name.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
-            uptime_s: self.life.started.elapsed().as_secs(),
+            uptime_s: now.since(self.life.started).as_secs(),
             engine: self.shows.providers.to_string(),
             tunnels,
             connections: self.shows.vici.report(),
@@ -210,7 +210,7 @@ impl Daemon {
         }
     }
 
-    fn sas(&self, show_keys: bool, spi: Option<u32>) -> Vec<report::Sa> {
+    fn sas(&self, now: Now, show_keys: bool, spi: Option<u32>) -> Vec<report::Sa> {
         let mut entries: Vec<_> = self
             .sa
             .source
@@ -222,17 +222,16 @@ impl Daemon {
         let providers = &self.shows.providers;
         let mut rows: Vec<report::Sa> = entries
             .iter()
-            .map(|sa| sa_row(sa, providers, self.crew.tables.sa_mtu(&sa.esp)))
+            .map(|sa| sa_row(now, sa, providers, self.crew.tables.sa_mtu(&sa.esp)))
             .collect();
         let mut left = self.sa.source.kernel().map(KernelSource::left).unwrap_or_default();
         left.retain(|sa| spi.is_none_or(|spi| sa.id.spi == spi));
-        rows.extend(left.iter().map(left::row));
+        rows.extend(left.iter().map(|sa| left::row(now, sa)));
         let ends = entries.iter().map(|sa| (sa.config.id(), sa.config.params.src));
         let ends = ends.chain(left.iter().map(|sa| (sa.id, sa.src)));
         for (row, (id, src)) in rows.iter_mut().zip(ends) {
             row.direction = self.direction(src, id.dst);
-            let packet = &mut self.offload.devices.borrow_mut().packet;
-            if let Some((direction, live, _)) = packet.live(&id, wall_s()) {
+            if let Some((direction, live, _)) = self.offload.devices.borrow_mut().live(&id) {
                 match direction {
                     SaDirection::Outbound => row.sent_seq = live.number,
                     SaDirection::Inbound => (row.sent_seq, row.received_seq) = (0, live.number),
@@ -267,7 +266,7 @@ impl Daemon {
         }
     }
 
-    fn policies(&self) -> Vec<report::Policy> {
+    fn policies(&self, now: Now) -> Vec<report::Policy> {
         let mut entries: Vec<_> = self.sa.source.databases().policies().collect();
         // As they are asked.
         entries.sort_by_key(|p| {
@@ -282,7 +281,7 @@ impl Daemon {
             .map(|p| report::Policy {
                 why: self.sa.source.kernel().and_then(|kernel| kernel.why_left(p.config.index)),
                 device: p.config.flags.device.and_then(|number| devices.packet.name(number)),
-                ..policy_row(p, name, has_tunnel, self.has_sas(&p.config))
+                ..policy_row(now, p, name, has_tunnel, self.has_sas(&p.config))
             })
             .collect()
     }
@@ -584,9 +583,9 @@ fn json(value: &impl Serialize) -> String {
         .unwrap_or_else(|e| serde_json::json!({ "error": e.to_string() }).to_string())
 }
 
-fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report::Sa {
+fn sa_row(now: Now, sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report::Sa {
     let (config, params, live) = (&sa.config, &sa.config.params, sa.esp.live());
-    let now_s = wall_s();
+    let now_s = now.wall_s();
     let last_use = live.last_use().load(Relaxed);
     let session = sa.esp.session();
     let packet = || Some((PacketSa::of(session)?.name(), Placement::Packet));
@@ -648,6 +647,7 @@ fn by_name(counts: Option<impl Iterator<Item = (&'static str, u64)>>) -> BTreeMa
 }
 
 fn policy_row(
+    now: Now,
     policy: &PolicyEntry,
     name: impl Fn(u32) -> String,
     has_tunnel: impl Fn(u32) -> bool,
@@ -692,7 +692,7 @@ fn policy_row(
         has_sas,
         packets: policy.packets(),
         bytes: policy.bytes(),
-        idle_s: (last_use > 0).then(|| wall_s().saturating_sub(last_use)),
+        idle_s: (last_use > 0).then(|| now.wall_s().saturating_sub(last_use)),
     }
 }
 

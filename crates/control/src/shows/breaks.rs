@@ -6,12 +6,13 @@ use report::Occurrence;
 use tracing::{info, warn};
 
 use crate::Daemon;
+use crate::clock::Now;
 use crate::texts::spi_text;
 
 impl Daemon {
     /// Logs a break: the operator who asked for the rate has to see that the path does not carry
     /// it (RFC 9347, section 2.4.1).
-    pub(crate) fn note_break(&mut self, sa: &SaId, cause: Option<BreakCause>) {
+    pub(crate) fn note_break(&mut self, now: Now, sa: &SaId, cause: Option<BreakCause>) {
         let (spi, dst) = (spi_text(sa.spi), sa.dst);
         let occurrence = match cause.map(text) {
             Some(why) => {
@@ -23,7 +24,7 @@ impl Daemon {
                 Occurrence::RateRestored { spi, dst }
             }
         };
-        self.shows.event_log.add(occurrence);
+        self.shows.event_log.add(now, occurrence);
     }
 }
 

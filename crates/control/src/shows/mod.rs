@@ -3,7 +3,6 @@
 pub mod answer;
 pub mod breaks;
 pub mod capture;
-pub mod clock;
 pub mod control;
 pub mod events;
 pub mod kernel_blocks;

@@ -7,6 +7,7 @@ use policy::{Action, Direction, PolicyConfig};
 use report::{self, TunnelState};
 
 use crate::Daemon;
+use crate::clock::Now;
 use crate::sources::Negotiations;
 use crate::sources::builtin::Builtin;
 use crate::texts::selector_text;
@@ -101,7 +102,7 @@ fn missing(evidence: &Evidence) -> (String, String) {
 
 impl Daemon {
     /// State of the tunnels.
-    pub(crate) fn tunnel_state(&self) -> TunnelState {
+    pub(crate) fn tunnel_state(&self, now: Now) -> TunnelState {
         let databases = self.sa.source.databases();
         let mut ends = HashSet::new();
         for sa in databases.sas() {
@@ -112,7 +113,7 @@ impl Daemon {
             }
         }
         let (builtin, kernel) = (self.sa.source.builtin(), self.sa.source.kernel());
-        let negotiations = builtin.map(Builtin::negotiations).unwrap_or_default();
+        let negotiations = builtin.map(|builtin| builtin.negotiations(now)).unwrap_or_default();
         let is_beside_kernel = kernel.is_some();
         let state = TunnelState {
             up: ends.len(),
@@ -126,7 +127,7 @@ impl Daemon {
             let asks = config.direction == Direction::Out && config.action == Action::Allow;
             asks && !config.templates.is_empty()
         };
-        let asked = self.asked_in_vain().max_by_key(|(_, ago)| *ago);
+        let asked = self.asked_in_vain(now).max_by_key(|(_, ago)| *ago);
         let (why, next) = missing(&Evidence {
             instance: self.config.name.clone(),
             is_beside_kernel,
@@ -140,8 +141,8 @@ impl Daemon {
     }
 
     /// Policies that want SAs which have not come, beside tunnels that are up.
-    pub(crate) fn waiting_policies(&self) -> Vec<String> {
-        let late = self.asked_in_vain().filter(|(_, ago)| *ago >= PATIENCE);
+    pub(crate) fn waiting_policies(&self, now: Now) -> Vec<String> {
+        let late = self.asked_in_vain(now).filter(|(_, ago)| *ago >= PATIENCE);
         let text = late.map(|(policy, ago)| {
             format!(
                 "policy {policy}: SAs were asked for {} s ago, and none has come",
@@ -152,9 +153,9 @@ impl Daemon {
     }
 
     /// Policies that have no SAs, in words, with how long ago these were asked for.
-    fn asked_in_vain(&self) -> impl Iterator<Item = (String, Duration)> {
+    fn asked_in_vain(&self, now: Now) -> impl Iterator<Item = (String, Duration)> {
         let databases = self.sa.source.databases();
-        self.shows.asked.iter().filter_map(move |(index, ago)| {
+        self.shows.asked.iter(now).filter_map(move |(index, ago)| {
             let policy = databases.policy(index)?;
             let is_without = self.has_sas(&policy.config) == Some(false);
             is_without

@@ -13,6 +13,7 @@ use xfrm::codec::LifetimeConfig;
 use xfrm::{Counters, Replay};
 
 use super::changes::Changes;
+use crate::clock::Now;
 
 /// Work of each owner of SAs and policies. For one thread.
 pub trait Owner {
@@ -20,16 +21,16 @@ pub trait Owner {
     fn add_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>);
 
     /// How long [`Owner::serve`] may be put off while no descriptor is readable; `None` for ever.
-    fn due_in(&self) -> Option<Duration>;
+    fn due_in(&self, now: Now) -> Option<Duration>;
 
     /// Takes over what the owner changed, and does what is due by time.
-    fn serve(&mut self);
+    fn serve(&mut self, now: Now);
 
     /// An SA has reached its soft or hard limit by volume.
     fn volume_reached(&mut self, sa: &SaId, hard: bool);
 
     /// The peer of an inbound SA in UDP sends from another address or port.
-    fn mapping_changed(&mut self, sa: &SaId, src: IpAddr, src_port: u16);
+    fn mapping_changed(&mut self, now: Now, sa: &SaId, src: IpAddr, src_port: u16);
 
     /// Databases that the data path reads.
     fn databases(&self) -> &Databases<Sa>;

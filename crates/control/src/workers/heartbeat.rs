@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use crate::clock::Now;
 
 /// The control thread's longest sleep while a watchdog is on.
 pub const LONGEST_SLEEP: Duration = Duration::from_millis(100);
@@ -20,22 +20,14 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Until when the daemon is alive, if a heartbeat is due at `now`; it has been given then. In ns of
-    /// `CLOCK_MONOTONIC`, which is what `now` has to be.
-    pub fn due(&mut self, now: Instant, now_ns: u64) -> Option<u64> {
-        let is_due =
-            self.last.is_none_or(|last| now.saturating_duration_since(last) >= LEAST_APART);
+    /// Until when the daemon is alive, if a heartbeat is due; it has been given then. In ns of `CLOCK_MONOTONIC`.
+    pub fn due(&mut self, now: Now) -> Option<u64> {
+        let is_due = self.last.is_none_or(|last| now.since(last) >= LEAST_APART);
         is_due.then(|| {
-            self.last = Some(now);
-            now_ns + LASTS.as_nanos() as u64
+            self.last = Some(now.at);
+            now.at_ns + LASTS.as_nanos() as u64
         })
     }
-}
-
-/// The clock of the steering programs. It stands still while the machine sleeps.
-pub fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
 #[cfg(test)]
@@ -44,24 +36,18 @@ mod tests {
 
     #[test]
     fn a_heartbeat_outlasts_late_rounds_and_is_not_given_more_often_than_of_use() {
-        let start = Instant::now();
+        let start = Now::read();
         let mut heartbeat = Heartbeat::default();
-        let mut at = |ms: u64| heartbeat.due(start + Duration::from_millis(ms), ms * 1_000_000);
-        assert_eq!(at(0), Some(500_000_000));
+        let mut at = |ms: u64| {
+            let until_ns = heartbeat.due(start.after(Duration::from_millis(ms)));
+            until_ns.map(|until_ns| (until_ns - start.at_ns) / 1_000_000)
+        };
+        assert_eq!(at(0), Some(500));
         assert_eq!(at(1), None);
         assert_eq!(at(19), None);
-        assert_eq!(at(20), Some(520_000_000));
-        assert_eq!(at(120), Some(620_000_000));
+        assert_eq!(at(20), Some(520));
+        assert_eq!(at(120), Some(620));
         // Four rounds that each came a sleep late.
         assert!(LASTS - LEAST_APART >= LONGEST_SLEEP * 4);
-    }
-
-    #[test]
-    fn the_clock_goes_on_as_that_of_instants() {
-        let (start, start_ns) = (Instant::now(), now_ns());
-        std::thread::sleep(Duration::from_millis(2));
-        let (passed, passed_ns) = (start.elapsed(), now_ns() - start_ns);
-        assert!(passed_ns >= 2_000_000);
-        assert!(passed_ns < (passed + Duration::from_secs(1)).as_nanos() as u64);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, IsTerminal};
+use std::time::Instant;
 
 use config::{Config, TunConfig, valid_name};
 use control::files;
@@ -125,7 +126,7 @@ pub fn apply(config: &Config) -> Result<String, Box<dyn Error>> {
     }
     let _alone = alone(&config.name)?;
     let prefixes: Vec<_> = config.guard.prefixes.iter().map(|p| p.0).collect();
-    guard.add_prefixes(&prefixes)?;
+    guard.add_prefixes(&prefixes, Instant::now())?;
     Ok(format!("{} barriers stand", guard.standing().len()))
 }
 
@@ -198,7 +199,7 @@ pub fn clear(name: &str, yes: bool) -> Result<String, Box<dyn Error>> {
     let interface = interface.map_or(tun.interface, |name| name.trim().to_owned());
     let mut guard = open(name, &interface)?;
     let count = guard.standing().len();
-    guard.clear()?;
+    guard.clear(Instant::now())?;
     drop(guard);
     // Nobody restores the saved SAs any more: their keys are removed with them.
     match fs::remove_dir_all(paths::runtime_dir(name)) {

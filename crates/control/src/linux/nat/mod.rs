@@ -26,6 +26,7 @@ use tracing::{debug, warn};
 pub use self::statistics::look as statistics;
 pub use self::taken::TakenFlows;
 use self::upkeep::Upkeep;
+use crate::clock::Now;
 use crate::sources::kernel::NatWatch;
 
 /// Step of the ports for a direction of a connection.
@@ -70,6 +71,7 @@ struct Dump {
 /// Results of a round.
 #[derive(Default)]
 struct Round {
+    now_ms: u64,
     /// Connections that are not in the table yet.
     fresh: HashMap<Tuple, Arc<Binding>>,
     changes: Vec<Change>,
@@ -91,7 +93,7 @@ impl Nat {
         let bindings = Arc::new(Bindings::default());
         let rules = NatWatch::new();
         bindings.set_asks(rules.families());
-        let (upkeep, counters) = (Upkeep::new(), NatCounters::default());
+        let (upkeep, counters) = (Upkeep::default(), NatCounters::default());
         let mut nat =
             Nat { bindings, rules, events, requests, dump: None, dumps: 0, upkeep, counters };
         nat.read_anew()?;
@@ -110,14 +112,14 @@ impl Nat {
     }
 
     /// How long the next round may be put off while no descriptor is readable.
-    pub fn due_in(&self) -> Option<Duration> {
-        (!self.bindings.is_empty()).then(|| self.upkeep.due_in())
+    pub fn due_in(&self, now: Now) -> Option<Duration> {
+        (!self.bindings.is_empty()).then(|| self.upkeep.due_in(now))
     }
 
     /// Follows rules of NAT; true if there are some where there were none, or the other way round: what was
     /// decided before is void then.
-    pub fn follow_rules(&mut self) -> bool {
-        let has_changed = self.rules.poll();
+    pub fn follow_rules(&mut self, now: Now) -> bool {
+        let has_changed = self.rules.poll(now);
         if has_changed {
             self.bindings.set_asks(self.rules.families());
         }
@@ -126,8 +128,8 @@ impl Nat {
 
     /// Learns what there is to learn, and tells Linux what is alive. `is_local` tells addresses of this host,
     /// whose connections are not forwarded.
-    pub fn serve(&mut self, is_local: impl Fn(IpAddr) -> bool) -> Vec<FlowStep> {
-        let mut round = Round::default();
+    pub fn serve(&mut self, now: Now, is_local: impl Fn(IpAddr) -> bool) -> Vec<FlowStep> {
+        let mut round = Round { now_ms: Upkeep::now_ms(now), ..Round::default() };
         let mut is_lost = false;
         let mut told = Vec::new();
         let heard = self.events.hear(DATAGRAMS_PER_ROUND, |heard| match heard {
@@ -148,7 +150,8 @@ impl Nat {
                 warn!(%error, "connections cannot be read");
             }
         }
-        self.upkeep.tell(&self.bindings, &mut round.requests, &mut self.counters.refreshed);
+        let told = &mut self.counters.refreshed;
+        self.upkeep.tell(now, &self.bindings, &mut round.requests, told);
         self.tell(&round.requests);
         self.bindings.apply(round.changes);
         round.steps
@@ -173,7 +176,7 @@ impl Nat {
             Some(known) => known,
             None => {
                 let binding = Arc::new(Binding::new(entry));
-                binding.upkeep.told_ms.store(self.upkeep.now_ms(), Relaxed);
+                binding.upkeep.told_ms.store(round.now_ms, Relaxed);
                 if entry.original.protocol == wire::protocol::TCP {
                     message::be_liberal(&entry, &mut round.requests);
                 }

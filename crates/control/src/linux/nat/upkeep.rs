@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use conntrack::{Bindings, Entry, Status, message};
 
 use super::timeouts::Timeouts;
+use crate::clock::Now;
 
 /// How often some are looked at.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -18,39 +19,34 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// once a second.
 const LOOKS: u32 = 6;
 
-/// The state of that.
+/// Which connections were looked at last, and when.
+#[derive(Default)]
 pub struct Upkeep {
-    started: Instant,
-    looked_at: Instant,
+    looked_at: Option<Instant>,
     part: usize,
 }
 
 impl Upkeep {
-    pub fn new() -> Upkeep {
-        let now = Instant::now();
-        Upkeep { started: now, looked_at: now, part: 0 }
-    }
-
     /// The clock of [`conntrack::bindings::Upkeep::told_ms`].
-    pub fn now_ms(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
+    pub fn now_ms(now: Now) -> u64 {
+        now.at_ns / 1_000_000
     }
 
     /// How long the next look may be put off.
-    pub fn due_in(&self) -> Duration {
-        INTERVAL.saturating_sub(self.looked_at.elapsed())
+    pub fn due_in(&self, now: Now) -> Duration {
+        self.looked_at.map_or(Duration::ZERO, |at| INTERVAL.saturating_sub(now.since(at)))
     }
 
     /// Appends what Linux is to be told, and counts that.
-    pub fn tell(&mut self, bindings: &Bindings, requests: &mut Vec<u8>, told: &mut u64) {
-        if bindings.is_empty() || self.due_in() > Duration::ZERO {
+    pub fn tell(&mut self, now: Now, bindings: &Bindings, requests: &mut Vec<u8>, told: &mut u64) {
+        if bindings.is_empty() || self.due_in(now) > Duration::ZERO {
             return;
         }
-        self.looked_at = Instant::now();
+        self.looked_at = Some(now.at);
         let timeouts = Timeouts::read();
         let cycle_s = (timeouts.shortest_s() / LOOKS).clamp(1, 30);
         let parts = (cycle_s * 4) as usize;
-        let now_ms = self.now_ms();
+        let now_ms = Upkeep::now_ms(now);
         self.part = (self.part + 1) % parts;
         bindings.each(self.part, parts, |binding| {
             let (upkeep, packets) = (&binding.upkeep, binding.packets());

@@ -12,7 +12,7 @@ mod trace;
 mod traces;
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dataplane::{Drops, Filter, FlowFilter, Place, PolicyFilter, TapConfig, TapReader};
 use outcome::DropReason;
@@ -25,10 +25,11 @@ pub use traces::Traces;
 
 use self::flows::Counting;
 use crate::Daemon;
+use crate::clock::Now;
 
 impl Daemon {
     /// Begins a capture.
-    pub(crate) fn capture(&self, request: &CaptureRequest) -> Result<Stream, String> {
+    pub(crate) fn capture(&self, now: Now, request: &CaptureRequest) -> Result<Stream, String> {
         let slot = self.shows.tap_slots.take()?;
         let config = TapConfig {
             filter: self.filter(&request.filter)?,
@@ -36,7 +37,7 @@ impl Daemon {
             limit: request.count,
             explains: false,
         };
-        let until = request.seconds.map(|s| Instant::now() + Duration::from_secs(s));
+        let until = request.seconds.map(|s| now.at + Duration::from_secs(s));
         let reader = self.crew.workers.tap(&config);
         Ok(Stream::new(reader, slot, self.interface_names(), request, until))
     }

@@ -1,6 +1,6 @@
 //! `culvert trace`: what was decided about packets, in words.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dataplane::{Fate, Record, Step, Verdict};
 use report::{PacketFilter, Trace, TraceRequest, Traced, WhyPacket, WhyStep};
@@ -9,26 +9,32 @@ use wire::Headers;
 use super::text::{Names, name, sa, verdict, word};
 use super::traces::Running;
 use crate::Daemon;
+use crate::clock::Now;
 use crate::why;
 
 impl Daemon {
     /// Begins a trace, or tells what has come.
-    pub(crate) fn trace(&mut self, request: &TraceRequest) -> Result<Trace, String> {
+    pub(crate) fn trace(&mut self, now: Now, request: &TraceRequest) -> Result<Trace, String> {
         match request {
-            TraceRequest::Begin { filter, count } => self.begin_trace(filter, *count),
-            TraceRequest::Next { trace } => self.next_of_trace(*trace),
+            TraceRequest::Begin { filter, count } => self.begin_trace(now, filter, *count),
+            TraceRequest::Next { trace } => self.next_of_trace(now, *trace),
         }
     }
 
-    fn begin_trace(&mut self, filter: &PacketFilter, count: u64) -> Result<Trace, String> {
+    fn begin_trace(
+        &mut self,
+        now: Now,
+        filter: &PacketFilter,
+        count: u64,
+    ) -> Result<Trace, String> {
         let slot = self.shows.tap_slots.take()?;
         let reader = self.explaining_tap(filter, count)?;
-        let (names, asked) = (self.interface_names(), Instant::now());
+        let (names, asked) = (self.interface_names(), now.at);
         let running = Running { reader, left: count, names, asked, _slot: slot };
         Ok(Trace { trace: self.shows.traces.add(running), ..Trace::default() })
     }
 
-    fn next_of_trace(&mut self, trace: u64) -> Result<Trace, String> {
+    fn next_of_trace(&mut self, now: Now, trace: u64) -> Result<Trace, String> {
         let running = self.shows.traces.take(trace);
         let mut running = running.ok_or("this trace is over: nobody has asked for it lately")?;
         let mut packets = Vec::new();
@@ -53,7 +59,7 @@ impl Daemon {
         }
         is_over |= running.left == 0;
         if !is_over {
-            running.asked = Instant::now();
+            running.asked = now.at;
             self.shows.traces.put_back(trace, running);
         }
         Ok(Trace { trace, packets, is_over })

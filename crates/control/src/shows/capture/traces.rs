@@ -7,6 +7,7 @@ use dataplane::TapReader;
 
 use super::slots::Slot;
 use super::text::Names;
+use crate::clock::Now;
 
 /// The traces, by number.
 #[derive(Default)]
@@ -46,7 +47,7 @@ impl Traces {
     }
 
     /// Ends those whose clients are gone.
-    pub fn forget(&mut self) {
-        self.all.retain(|_, running| running.asked.elapsed() < PATIENCE);
+    pub fn forget(&mut self, now: Now) {
+        self.all.retain(|_, running| now.since(running.asked) < PATIENCE);
     }
 }

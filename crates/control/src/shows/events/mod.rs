@@ -16,7 +16,7 @@ use policy::SaConfig;
 use report::{Event, Events, Occurrence, SaGone, SaIdentity};
 
 pub use self::watch::Watch;
-use crate::clock::wall_ms;
+use crate::clock::Now;
 use crate::sources::SaChange;
 use crate::texts::{spi_text, suite_text};
 
@@ -39,18 +39,18 @@ pub struct EventLog {
 
 impl EventLog {
     /// At the start of the daemon.
-    pub fn new() -> EventLog {
-        EventLog { run: wall_ms(), events: VecDeque::new(), last: 0, sas: Tunnels::default() }
+    pub fn new(now: Now) -> EventLog {
+        EventLog { run: now.wall_ms, events: VecDeque::new(), last: 0, sas: Tunnels::default() }
     }
 
     /// Something has happened.
-    pub fn add(&mut self, what: Occurrence) {
+    pub fn add(&mut self, now: Now, what: Occurrence) {
         log_line::write(&what);
         if self.events.len() == MOST {
             self.events.pop_front();
         }
         self.last += 1;
-        self.events.push_back(Event { number: self.last, time_ms: wall_ms(), what });
+        self.events.push_back(Event { number: self.last, time_ms: now.wall_ms, what });
     }
 
     /// SAs that are there at the start: no news.
@@ -61,7 +61,7 @@ impl EventLog {
     }
 
     /// SAs have come or gone.
-    pub fn follow(&mut self, changes: impl IntoIterator<Item = SaChange>) {
+    pub fn follow(&mut self, now: Now, changes: impl IntoIterator<Item = SaChange>) {
         for SaChange { config, gone } in changes {
             let sa = identity(&config);
             let what = match gone {
@@ -74,7 +74,7 @@ impl EventLog {
                     _ => Occurrence::SaRemoved(SaGone { sa, why }),
                 },
             };
-            self.add(what);
+            self.add(now, what);
         }
     }
 
@@ -161,8 +161,11 @@ mod tests {
 
     #[test]
     fn a_rekey_is_told_from_a_tunnel_that_comes_up() {
-        let mut log = EventLog::new();
-        log.follow([change(1, true), change(2, true), change(1, false), change(2, false)]);
+        let mut log = EventLog::new(Now::read());
+        log.follow(
+            Now::read(),
+            [change(1, true), change(2, true), change(1, false), change(2, false)],
+        );
         let expected = [
             "sa-up 0x00000001",
             "sa-rekeyed 0x00000002",
@@ -171,9 +174,9 @@ mod tests {
         ];
         assert_eq!(names(&log.after(0, 0)), expected);
         // What was there at the start is no news, and another one is its successor.
-        let mut log = EventLog::new();
+        let mut log = EventLog::new(Now::read());
         log.begin([change(1, true).config].into_iter());
-        log.follow([change(2, true)]);
+        log.follow(Now::read(), [change(2, true)]);
         assert_eq!(names(&log.after(0, 0)), ["sa-rekeyed 0x00000002"]);
     }
 
@@ -184,8 +187,11 @@ mod tests {
             (Gone::Expired, "expired"),
             (Gone::LeftToKernel, "left-to-kernel"),
         ] {
-            let mut log = EventLog::new();
-            log.follow([change(1, true), SaChange { gone: Some(why), ..change(1, false) }]);
+            let mut log = EventLog::new(Now::read());
+            log.follow(
+                Now::read(),
+                [change(1, true), SaChange { gone: Some(why), ..change(1, false) }],
+            );
             let [_, down] = &log.after(0, 0).events[..] else { panic!("two events") };
             let json = serde_json::to_value(down).unwrap();
             assert_eq!((&json["event"], &json["why"]), (&"sa-down".into(), &told.into()));
@@ -195,16 +201,16 @@ mod tests {
 
     #[test]
     fn who_follows_gets_each_once_and_hears_of_what_it_missed() {
-        let mut log = EventLog::new();
+        let mut log = EventLog::new(Now::read());
         let after = |log: &EventLog, number| log.after(number, log.run);
         assert_eq!(after(&log, 0).events, []);
         let port = |n: usize| Occurrence::PortUp { port: n.to_string() };
-        (0..3).for_each(|n| log.add(port(n)));
+        (0..3).for_each(|n| log.add(Now::read(), port(n)));
         assert_eq!((after(&log, 0).events.len(), after(&log, 2).events[0].number), (3, 3));
         assert_eq!(after(&log, 3), Events { events: vec![], run: log.run, last: 3, lost: 0 });
         // Of another run.
         assert_eq!(log.after(2, 1).events.len(), 3);
-        (3..MOST + 10).for_each(|n| log.add(port(n)));
+        (3..MOST + 10).for_each(|n| log.add(Now::read(), port(n)));
         let (mut next, mut seen) = (3, Vec::new());
         let first = after(&log, next);
         assert_eq!(first.lost, 7);

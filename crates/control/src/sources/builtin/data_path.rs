@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crypto::{Keys, Providers, Session};
 use esp::{LiveNumbers, Sa};
@@ -93,8 +93,9 @@ impl DataPath {
         self.numbers.sweep(&keep)
     }
 
-    /// Closes deleted SAs whose time is up.
+    /// Closes deleted SAs whose time is up, and begins the time of those that were deleted since the last call.
     pub fn close_due(&mut self, now: Instant) {
+        self.leaving.begin(now);
         while let Some((fingerprint, sa)) = self.leaving.take_due(now) {
             self.close(fingerprint, &sa);
         }
@@ -107,9 +108,9 @@ impl DataPath {
         }
     }
 
-    /// When the next deleted SA is to be closed.
-    pub fn close_at(&self) -> Option<Instant> {
-        self.leaving.due()
+    /// How long it is until [`DataPath::close_due`] has something to do.
+    pub fn close_in(&self, now: Instant) -> Option<Duration> {
+        self.leaving.due_in(now)
     }
 
     fn close(&mut self, fingerprint: u64, sa: &Leaver) {
@@ -351,7 +352,7 @@ impl Backend for DataPath {
         let live = entry.esp.live();
         match self.numbers.begin_to_retire(fingerprint, live) {
             true => {
-                let other = self.leaving.add(fingerprint, owner, live.clone(), Instant::now());
+                let other = self.leaving.add(fingerprint, owner, live.clone());
                 other.into_iter().for_each(|other| self.close(fingerprint, &other));
             }
             false => self.vault.borrow_mut().release(owner),
@@ -556,18 +557,22 @@ mod tests {
         assert_eq!(old.esp.lease(100).unwrap().count(), 100);
         data_path.sa_delete(&config.id(), &keys, SaEnd::Deleted);
         assert_eq!(old.esp.lease(3).unwrap().count(), 3, "a worker had it at hand");
-        data_path.close_due(Instant::now());
+        let deleted = Instant::now();
+        data_path.close_due(deleted);
         data_path.sa_add(&config, &keys, &start()).unwrap();
         assert!(old.esp.lease(1).is_err());
         let new = data_path.databases().sa(&config.id()).unwrap();
         assert_eq!(new.esp.live().sent().load(Relaxed), 103);
-        assert_eq!(data_path.close_at().map(|at| data_path.close_due(at)), Some(()));
+        let at = deleted + data_path.close_in(deleted).unwrap();
+        data_path.close_due(at);
         assert_eq!(new.esp.lease(1).unwrap().count(), 1, "the one before is closed, not this");
         data_path.sa_delete(&config.id(), &keys, SaEnd::Deleted);
-        let at = data_path.close_at().unwrap();
+        assert_eq!(data_path.close_in(at), Some(Duration::ZERO));
+        data_path.close_due(at);
+        let at = at + data_path.close_in(at).unwrap();
         data_path.close_due(at);
         assert!(new.esp.lease(1).is_err());
-        assert_eq!(data_path.close_at(), None);
+        assert_eq!(data_path.close_in(at), None);
     }
 
     #[test]

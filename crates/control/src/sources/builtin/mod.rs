@@ -41,7 +41,7 @@ pub use self::data_path::DataPath;
 pub use self::journal::Journal;
 pub use self::numbers::Numbers;
 use super::{Changes, Negotiations, Owner, SaRules};
-use crate::clock::now;
+use crate::clock::Now;
 use crate::devices::{SharedDevices, To};
 
 /// The databases before anybody can reach them.
@@ -62,6 +62,7 @@ impl Restored {
         records: &[Record],
         (providers, devices): (Providers, SharedDevices),
         rules: SaRules,
+        now: Now,
     ) -> Result<Restored, VaultError> {
         if vault.has_discarded() {
             warn!("the vault was of another boot: SAs and policies in it were forgotten");
@@ -76,7 +77,7 @@ impl Restored {
         let mut database = Database::new(data_path, settings());
         let mut count = 0;
         for record in records.iter().filter(|r| !Numbers::is_ours(r)) {
-            match database.restore(&record.value, now()) {
+            match database.restore(&record.value, now.xfrm()) {
                 Ok(()) => count += 1,
                 Err(error) => {
                     error!(%error, "a saved SA or policy was not taken up");
@@ -203,32 +204,30 @@ impl Owner for Builtin {
         fds.extend(self.kernel_sad.as_ref().map(KernelSad::fd));
     }
 
-    fn due_in(&self) -> Option<Duration> {
+    fn due_in(&self, now: Now) -> Option<Duration> {
         if self.server.is_busy() {
             return Some(Duration::ZERO);
         }
-        let now_ms = now().mono_ms;
         let timers = self.database.next_deadline_ms();
-        let timers = timers.map(|at| Duration::from_millis(at.saturating_sub(now_ms)));
-        let until = |at: Instant| at.saturating_duration_since(Instant::now());
-        let server = self.server.due().map(until);
-        let closing = self.database.backend().close_at().map(until);
+        let timers = timers.map(|at| Duration::from_millis(at.saturating_sub(now.boot_ms)));
+        let server = self.server.due().map(|at| now.until(at));
+        let closing = self.database.backend().close_in(now.at);
         timers.into_iter().chain(server).chain(closing).min()
     }
 
-    fn serve(&mut self) {
+    fn serve(&mut self, now: Now) {
         let mut journal = |change| self.journal.record(change);
-        if let Err(error) = self.server.receive(&mut self.database, now(), &mut journal) {
+        if let Err(error) = self.server.receive(&mut self.database, now.xfrm(), &mut journal) {
             error!(%error, "the XFRM socket");
         }
         let given_back = self.database.given_back();
         if given_back.count > self.given_up.map_or(0, |(known, _)| known.count) {
-            self.given_up = Some((given_back, Instant::now()));
+            self.given_up = Some((given_back, now.at));
         }
         let mut outputs = Vec::new();
-        self.database.tick(now(), &mut outputs);
+        self.database.tick(now.xfrm(), &mut outputs);
         self.enqueue(outputs);
-        self.database.backend_mut().close_due(Instant::now());
+        self.database.backend_mut().close_due(now.at);
         self.follow_kernel_sad();
     }
 
@@ -238,9 +237,9 @@ impl Owner for Builtin {
         self.enqueue(outputs);
     }
 
-    fn mapping_changed(&mut self, sa: &SaId, src: IpAddr, src_port: u16) {
+    fn mapping_changed(&mut self, now: Now, sa: &SaId, src: IpAddr, src_port: u16) {
         let mut outputs = Vec::new();
-        self.database.mapping_changed(sa, src, src_port, now(), &mut outputs);
+        self.database.mapping_changed(sa, src, src_port, now.xfrm(), &mut outputs);
         self.enqueue(outputs);
     }
 
@@ -298,7 +297,7 @@ impl Builtin {
 
     /// A policy wants protection for this packet, and there is no SA yet; or none of the worker's own, where a `cpu` is
     /// given.
-    pub fn acquire(&mut self, policy: u32, cpu: Option<u32>, packet: &Headers) {
+    pub fn acquire(&mut self, now: Now, policy: u32, cpu: Option<u32>, packet: &Headers) {
         let flow = Flow {
             src: packet.src,
             dst: packet.dst,
@@ -310,7 +309,8 @@ impl Builtin {
         let listening = self.server.listening(Group::Acquire);
         let mut outputs = Vec::new();
         let wanted = (0, cpu);
-        let became = self.database.acquire(policy, wanted, &flow, listening, now(), &mut outputs);
+        let database = &mut self.database;
+        let became = database.acquire(policy, wanted, &flow, listening, now.xfrm(), &mut outputs);
         info!(policy, cpu, src = %flow.src, dst = %flow.dst, became = word(became), "acquire");
         self.enqueue(outputs);
     }
@@ -350,14 +350,13 @@ impl Builtin {
     }
 
     /// Knowledge of IKE negotiations.
-    pub fn negotiations(&self) -> Negotiations {
-        let now_ms = now().mono_ms;
+    pub fn negotiations(&self, now: Now) -> Negotiations {
         let reserved = self.database.oldest_reservation();
         Negotiations {
             has_ike: self.server.listening(Group::Acquire),
             answered: reserved
-                .map(|(peer, at)| (peer, Duration::from_millis(now_ms.saturating_sub(at)))),
-            given_up: self.given_up.and_then(|(last, at)| Some((last.peer?, at.elapsed()))),
+                .map(|(peer, at)| (peer, Duration::from_millis(now.boot_ms.saturating_sub(at)))),
+            given_up: self.given_up.and_then(|(last, at)| Some((last.peer?, now.since(at)))),
         }
     }
 

@@ -200,7 +200,7 @@ mod tests {
         let mut model = Model::default();
         model.set_local(HashSet::from([HERE]));
         sas.into_iter().for_each(|sa| {
-            model.put_sa(sa);
+            model.put_sa(sa, Instant::now());
         });
         policies.into_iter().for_each(|policy| {
             model.put_policy(policy);

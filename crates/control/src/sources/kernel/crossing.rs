@@ -24,6 +24,7 @@ use super::model::{KnownSa, Place, SaKey, Side};
 use super::timing::INTERVAL;
 use super::why::Why;
 use super::{KernelSource, Merge};
+use crate::clock::Now;
 use crate::sources::live::{has, replay_of};
 use crate::texts::spi_text;
 
@@ -61,13 +62,13 @@ const SETTLES: Duration = Duration::from_secs(2);
 
 impl KernelSource {
     /// Begins to take an SA over.
-    pub(super) fn enter(&mut self, key: SaKey) {
+    pub(super) fn enter(&mut self, now: Now, key: SaKey) {
         let Some(known) = self.model.sa_mut(&key) else { return };
         let id = known.learnt.id;
         let numbers = match self.kernel.numbers(&id) {
             Ok(Some(numbers)) => numbers,
             Ok(None) => return,
-            Err(error) => return self.give_up(key, &error),
+            Err(error) => return self.give_up(now, key, &error),
         };
         // What is refused need not cross.
         if let Ok((config, keys)) = &known.learnt.carried
@@ -78,7 +79,7 @@ impl KernelSource {
         }
         known.written = numbers;
         known.kernels = known.untold();
-        known.place = Place::Entering(Instant::now());
+        known.place = Place::Entering(now.at);
         (known.quiet, known.looks) = (None, 0);
         self.moving.insert(key);
         if known.side == Some(Side::In) {
@@ -118,7 +119,7 @@ impl KernelSource {
     }
 
     /// Begins to hand an SA back.
-    pub(super) fn leave(&mut self, key: SaKey, why: Why) {
+    pub(super) fn leave(&mut self, now: Now, key: SaKey, why: Why) {
         let Some(known) = self.model.sa_mut(&key) else { return };
         let id = known.learnt.id;
         debug!(spi = spi(known), %why, "goes back to the kernel");
@@ -134,20 +135,20 @@ impl KernelSource {
             }
             Some(Side::Out) => known.closing = self.published.remove(&id, Gone::LeftToKernel),
             Some(Side::In) | None => {
-                if let Err(error) = self.write_window(key) {
+                if let Err(error) = self.write_window(now, key) {
                     warn!(%error, "the kernel was not told a replay window");
                 }
                 self.published.steer(&id, false);
             }
         }
         if let Some(known) = self.model.sa_mut(&key) {
-            (known.place, known.looks) = (Place::Leaving(Instant::now()), 0);
+            (known.place, known.looks) = (Place::Leaving(now.at), 0);
             self.moving.insert(key);
         }
     }
 
     /// Moves on what is on its way.
-    pub(super) fn move_on(&mut self) {
+    pub(super) fn move_on(&mut self, now: Now) {
         let ready: Vec<SaKey> = self.moving.iter().copied().collect();
         for key in ready {
             let Some(known) = self.model.sa_mut(&key) else {
@@ -155,45 +156,44 @@ impl KernelSource {
                 continue;
             };
             known.looks += 1;
-            let has_drained = |since: Instant| has_waited(since, DRAIN, known.looks);
+            let has_drained = |since: Instant| has_waited(now.since(since), DRAIN, known.looks);
             let result = match (known.place, known.side) {
-                (Place::Entering(since), Some(Side::Out)) => self.number(key, since),
-                (Place::Entering(since), _) if has_drained(since) => self.settle_in(key),
+                (Place::Entering(since), Some(Side::Out)) => self.number(now, key, since),
+                (Place::Entering(since), _) if has_drained(since) => self.settle_in(now, key),
                 (Place::Leaving(_), Some(Side::Out)) => self.return_numbers(key),
-                (Place::Leaving(since), _) if has_drained(since) => self.return_window(key),
+                (Place::Leaving(since), _) if has_drained(since) => self.return_window(now, key),
                 _ => Ok(()),
             };
             if let Err(error) = result {
-                self.give_up(key, &error);
+                self.give_up(now, key, &error);
             }
         }
     }
 
     /// Outbound: ports and routes lead here. Takes the policies when what was on the old way has gone; and when
     /// the kernel has become quiet, leases numbers and lets packets use them.
-    fn number(&mut self, key: SaKey, entered: Instant) -> io::Result<()> {
+    fn number(&mut self, now: Now, key: SaKey, entered: Instant) -> io::Result<()> {
         if self.policies_of_linux(&key).next().is_some() {
             let looks = self.model.sa(&key).map_or(0, |known| known.looks);
-            if has_waited(entered, UNDER_WAY, looks) {
+            if has_waited(now.since(entered), UNDER_WAY, looks) {
                 self.take_policies(&key);
-                self.begin_quiet(key, Instant::now())?;
+                self.begin_quiet(now, key)?;
             }
             return Ok(());
         }
         let Some(known) = self.model.sa_mut(&key) else { return Ok(()) };
         let id = known.learnt.id;
-        let (quiet_since, held_since) =
-            *known.quiet.get_or_insert((Instant::now(), Instant::now()));
-        let Some(now) = self.kernel.numbers(&id)? else { return Ok(()) };
-        let is_quiet = now.replay.sent == known.written.replay.sent;
-        known.written = now;
+        let (quiet_since, held_since) = *known.quiet.get_or_insert((now.at, now.at));
+        let Some(told) = self.kernel.numbers(&id)? else { return Ok(()) };
+        let is_quiet = told.replay.sent == known.written.replay.sent;
+        known.written = told;
         if !is_quiet {
-            (known.quiet, known.looks) = (Some((Instant::now(), held_since)), 0);
+            (known.quiet, known.looks) = (Some((now.at, held_since)), 0);
         }
         // A fresh one was not used by anybody.
         let is_fresh = known.written.replay.sent == 0;
-        let has_waited = is_fresh || has_waited(quiet_since, QUIET, known.looks);
-        let held = held_since.elapsed();
+        let has_waited = is_fresh || has_waited(now.since(quiet_since), QUIET, known.looks);
+        let held = now.since(held_since);
         let may_wait = held < QUIET_WAIT || is_quiet && held < LOOKS_WAIT;
         if !(is_quiet && has_waited) && may_wait {
             return Ok(());
@@ -210,18 +210,18 @@ impl KernelSource {
                 }
                 // Each packet that the kernel encrypts takes the peer's window beyond what is sent here.
                 self.kernel.set_threshold(&id, 1)?;
-                self.arrived(key);
+                self.arrived(now, key);
             }
             Lease::Gone => {}
-            Lease::InUse => self.put_off(key, Why::InUse),
+            Lease::InUse => self.put_off(now, key, Why::InUse),
         }
         Ok(())
     }
 
     /// Packets are held from now on: whether the kernel still encrypts is watched.
-    fn begin_quiet(&mut self, key: SaKey, now: Instant) -> io::Result<()> {
+    fn begin_quiet(&mut self, now: Now, key: SaKey) -> io::Result<()> {
         let Some(known) = self.model.sa_mut(&key) else { return Ok(()) };
-        (known.quiet, known.looks) = (Some((now, now)), 0);
+        (known.quiet, known.looks) = (Some((now.at, now.at)), 0);
         if let Some(numbers) = self.kernel.numbers(&known.learnt.id)? {
             known.written = numbers;
         }
@@ -229,21 +229,20 @@ impl KernelSource {
     }
 
     /// Inbound: what the kernel received until it was steered is known now.
-    fn settle_in(&mut self, key: SaKey) -> io::Result<()> {
-        self.merge(key)?;
-        self.arrived(key);
+    fn settle_in(&mut self, now: Now, key: SaKey) -> io::Result<()> {
+        self.merge(now, key)?;
+        self.arrived(now, key);
         Ok(())
     }
 
-    fn arrived(&mut self, key: SaKey) {
+    fn arrived(&mut self, now: Now, key: SaKey) {
         self.moving.remove(&key);
-        let now = Instant::now();
         let Some(known) = self.model.sa_mut(&key) else { return };
         if matches!(known.place, Place::Entering(_)) {
-            (known.place, known.why, known.written_at) = (Place::Fast, None, now);
-            known.arrived_at = Some(now);
+            (known.place, known.why, known.written_at) = (Place::Fast, None, now.at);
+            known.arrived_at = Some(now.at);
             info!(spi = spi(known), src = %known.learnt.src, dst = %known.learnt.id.dst, "taken over");
-            self.to_write.insert((now + INTERVAL, key));
+            self.to_write.insert((now.at + INTERVAL, key));
         }
     }
 
@@ -277,7 +276,7 @@ impl KernelSource {
 
     /// Inbound: the kernel has the packets again. When workers have let go of the SA, the kernel is told what
     /// was received until then.
-    fn return_window(&mut self, key: SaKey) -> io::Result<()> {
+    fn return_window(&mut self, now: Now, key: SaKey) -> io::Result<()> {
         let Some(known) = self.model.sa_mut(&key) else { return Ok(()) };
         let id = known.learnt.id;
         if let Some(entry) = self.published.remove(&id, Gone::LeftToKernel) {
@@ -285,7 +284,7 @@ impl KernelSource {
             return Ok(());
         }
         if let Some(entry) = known.closing.take() {
-            self.tell_window(key, &entry)?;
+            self.tell_window(now, key, &entry)?;
         }
         self.returned(key);
         Ok(())
@@ -301,16 +300,16 @@ impl KernelSource {
     }
 
     /// An SA stays with the kernel for a while.
-    pub(super) fn put_off(&mut self, key: SaKey, why: Why) {
+    pub(super) fn put_off(&mut self, now: Now, key: SaKey, why: Why) {
         let Some(known) = self.model.sa_mut(&key) else { return };
         let left_for = known.left_for.map_or(LEFT_FOR, |before| (before * 2).min(LEFT_AT_MOST));
-        let until = Instant::now() + left_for;
+        let until = now.at + left_for;
         (known.left_until, known.left_for) = (Some(until), Some(left_for));
         match known.place {
             Place::Kernel | Place::Leaving(_) => known.why = Some(why),
             Place::Entering(_) | Place::Fast => {
                 warn!(spi = spi(known), "{why}: left to it for {} s", left_for.as_secs());
-                self.leave(key, why);
+                self.leave(now, key, why);
             }
         }
         if let Some(link) = self.model.link_of(&key) {
@@ -321,21 +320,21 @@ impl KernelSource {
 
     /// The kernel has encrypted by an SA: the fast path goes on behind its numbers, or leaves it to the kernel
     /// if that happens often.
-    pub(super) fn catch_up(&mut self, key: SaKey) -> io::Result<()> {
+    pub(super) fn catch_up(&mut self, now: Now, key: SaKey) -> io::Result<()> {
         let Some(known) = self.model.sa_mut(&key) else { return Ok(()) };
         let id = known.learnt.id;
         let (strikes, last) = known.strikes;
-        let is_settled = known.arrived_at.is_some_and(|at| at.elapsed() > SETTLES);
+        let is_settled = known.arrived_at.is_some_and(|at| now.since(at) > SETTLES);
         let most = if is_settled { STRIKES } else { STRIKES_AT_FIRST };
-        let strikes = match last.elapsed() > STRIKES_LAST {
-            _ if Instant::now() < self.lenient_until => 0,
+        let strikes = match now.since(last) > STRIKES_LAST {
+            _ if now.at < self.lenient_until => 0,
             true => 1,
             false => strikes + 1,
         };
-        known.strikes = (strikes, Instant::now());
+        known.strikes = (strikes, now.at);
         let Some(entry) = self.published.databases().sa(&id) else { return Ok(()) };
         if strikes > most {
-            self.put_off(key, Why::InUse);
+            self.put_off(now, key, Why::InUse);
             return Ok(());
         }
         let sent = entry.esp.live().sent().load(Relaxed);
@@ -354,40 +353,40 @@ impl KernelSource {
                 entry.esp.raise_ceiling(ceiling);
             }
             Lease::Gone => {}
-            Lease::InUse => self.put_off(key, Why::InUse),
+            Lease::InUse => self.put_off(now, key, Why::InUse),
         }
         Ok(())
     }
 
     /// The kernel did not do what it was asked: the SA is left to it.
-    pub(super) fn give_up(&mut self, key: SaKey, error: &io::Error) {
-        self.put_off(key, Why::Numbers(error.to_string()));
+    pub(super) fn give_up(&mut self, now: Now, key: SaKey, error: &io::Error) {
+        self.put_off(now, key, Why::Numbers(error.to_string()));
     }
 
     /// Has the data path's window know what the kernel's does.
-    pub(super) fn merge(&mut self, key: SaKey) -> io::Result<()> {
+    pub(super) fn merge(&mut self, now: Now, key: SaKey) -> io::Result<()> {
         let Some(known) = self.model.sa_mut(&key) else { return Ok(()) };
         let id = known.learnt.id;
-        let Some(now) = self.kernel.numbers(&id)? else { return Ok(()) };
-        known.note_kernels(&now);
-        if now.replay != known.written.replay {
-            let Replay { edge, received, .. } = now.replay.clone();
-            self.merges.push((Instant::now(), Merge { sa: id, edge, received }));
-            known.written.replay = now.replay;
+        let Some(told) = self.kernel.numbers(&id)? else { return Ok(()) };
+        known.note_kernels(&told);
+        if told.replay != known.written.replay {
+            let Replay { edge, received, .. } = told.replay.clone();
+            self.merges.push((now.at, Merge { sa: id, edge, received }));
+            known.written.replay = told.replay;
         }
         Ok(())
     }
 
     /// Tells the kernel the window of an SA of the fast path.
-    pub(super) fn write_window(&mut self, key: SaKey) -> io::Result<()> {
+    pub(super) fn write_window(&mut self, now: Now, key: SaKey) -> io::Result<()> {
         let id = self.model.sa(&key).map(|known| known.learnt.id);
         let entry = id.and_then(|id| self.published.databases().sa(&id));
-        entry.map_or(Ok(()), |entry| self.tell_window(key, &entry))
+        entry.map_or(Ok(()), |entry| self.tell_window(now, key, &entry))
     }
 
     /// Tells the kernel a window, with what the kernel itself received.
-    fn tell_window(&mut self, key: SaKey, entry: &SaEntry<Sa>) -> io::Result<()> {
-        self.merge(key)?;
+    fn tell_window(&mut self, now: Now, key: SaKey, entry: &SaEntry<Sa>) -> io::Result<()> {
+        self.merge(now, key)?;
         let Some(known) = self.model.sa_mut(&key) else { return Ok(()) };
         let id = known.learnt.id;
         let mut next = known.written.clone();
@@ -405,9 +404,8 @@ impl KernelSource {
     }
 }
 
-/// True if all that was under way since then has ended.
-fn has_waited(since: Instant, at_least: Duration, looks: u32) -> bool {
-    let waited = since.elapsed();
+/// True if all that was under way has ended, after so long a time.
+fn has_waited(waited: Duration, at_least: Duration, looks: u32) -> bool {
     waited >= at_least && looks >= LOOKS || waited >= LOOKS_WAIT
 }
 

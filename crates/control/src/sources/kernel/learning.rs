@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::time::Instant;
 
 use report::Gone;
 use tracing::warn;
@@ -12,7 +11,7 @@ use super::model::{Place, SaKey, Side};
 use super::moved::Inherited;
 use super::published::Hand;
 use super::{KernelSource, bypass};
-use crate::clock::now;
+use crate::clock::Now;
 use crate::sources::live::replay_of;
 use crate::texts::spi_text;
 
@@ -24,23 +23,23 @@ const DUMPS: usize = 5;
 
 impl KernelSource {
     /// Learns everything anew, and forgets what is gone.
-    pub(super) fn learn_all(&mut self) -> io::Result<()> {
+    pub(super) fn learn_all(&mut self, now: Now) -> io::Result<()> {
         for attempt in 1..=DUMPS {
             let (policies, stale_policies) = self.kernel.policies()?;
-            let (sas, stale_sas) = self.kernel.sas(&mut self.generation, now())?;
+            let (sas, stale_sas) = self.kernel.sas(&mut self.generation, now.xfrm())?;
             if (stale_policies || stale_sas) && attempt < DUMPS {
                 continue;
             }
             let there: HashSet<SaKey> = sas.iter().map(|sa| SaKey::from(&sa.id)).collect();
             let gone: Vec<SaKey> =
                 self.model.sas().map(|(key, _)| *key).filter(|key| !there.contains(key)).collect();
-            gone.iter().for_each(|key| self.sa_gone(key, Gone::Deleted));
+            gone.iter().for_each(|key| self.sa_gone(now, key, Gone::Deleted));
             let there: HashSet<u32> = policies.iter().map(|p| p.config.index).collect();
             let gone: Vec<u32> =
                 self.model.policy_indices().filter(|index| !there.contains(index)).collect();
             gone.into_iter().for_each(|index| self.policy_gone(index));
             policies.into_iter().for_each(|policy| self.policy_came(policy));
-            sas.into_iter().for_each(|sa| self.sa_came(sa));
+            sas.into_iter().for_each(|sa| self.sa_came(now, sa));
             break;
         }
         let defaults = self.kernel.defaults()?;
@@ -49,15 +48,15 @@ impl KernelSource {
     }
 
     /// Takes over what the kernel tells.
-    pub(super) fn hear(&mut self) -> io::Result<()> {
+    pub(super) fn hear(&mut self, now: Now) -> io::Result<()> {
         let events = self.events.poll(EVENTS_AT_ONCE)?;
         if events.iter().any(|event| matches!(event, KernelEvent::All)) {
             self.let_judged_pass();
-            self.learn_all()?;
+            self.learn_all(now)?;
             // That the kernel has used one may be among what was lost.
             let fast = self.model.sas().filter(|(_, known)| known.place == Place::Fast);
             let fast: Vec<SaKey> = fast.map(|(key, _)| *key).collect();
-            fast.into_iter().for_each(|key| self.used_by_kernel(key));
+            fast.into_iter().for_each(|key| self.used_by_kernel(now, key));
             return Ok(());
         }
         // Linux tells what was requested; what the SA is has to be asked for, once for all events.
@@ -67,16 +66,16 @@ impl KernelSource {
                 KernelEvent::Sa(id) | KernelEvent::SaDying(id) => {
                     if asked.insert(SaKey::from(&id)) {
                         self.generation += 1;
-                        match self.kernel.sa(&id, self.generation, now())? {
-                            Some(sa) => self.sa_came(sa),
-                            None => self.sa_gone(&SaKey::from(&id), Gone::Deleted),
+                        match self.kernel.sa(&id, self.generation, now.xfrm())? {
+                            Some(sa) => self.sa_came(now, sa),
+                            None => self.sa_gone(now, &SaKey::from(&id), Gone::Deleted),
                         }
                     }
                 }
                 KernelEvent::SaGone(id, end) => {
                     let key = SaKey::from(&id);
                     asked.remove(&key);
-                    self.sa_gone(&key, end.into());
+                    self.sa_gone(now, &key, end.into());
                 }
                 KernelEvent::Used(id) => {
                     used.insert(SaKey::from(&id));
@@ -87,11 +86,11 @@ impl KernelSource {
             }
         }
         // There is one event for each packet, thousands after a while in which this thread did not run.
-        used.into_iter().for_each(|key| self.used_by_kernel(key));
+        used.into_iter().for_each(|key| self.used_by_kernel(now, key));
         Ok(())
     }
 
-    fn sa_came(&mut self, mut sa: LearntSa) {
+    fn sa_came(&mut self, now: Now, mut sa: LearntSa) {
         let key = SaKey::from(&sa.id);
         if let Some(known) = self.model.sa(&key)
             && let (Ok((new, keys)), Ok((old, old_keys))) = (&mut sa.carried, &known.learnt.carried)
@@ -99,7 +98,7 @@ impl KernelSource {
             new.generation = old.generation;
             if keys != old_keys || new.params.suite != old.params.suite {
                 // Another SA by the same name.
-                self.sa_gone(&key, Gone::Deleted);
+                self.sa_gone(now, &key, Gone::Deleted);
             } else if new != old && known.place != Place::Kernel {
                 let config = new.clone();
                 if let Err(text) = self.published.update(&config) {
@@ -108,13 +107,13 @@ impl KernelSource {
             }
         }
         let inherited = self.departed.take(&sa);
-        self.touched.extend(self.model.put_sa(sa));
+        self.touched.extend(self.model.put_sa(sa, now.at));
         if let Some(known) = self.model.sa_mut(&key).filter(|_| inherited.is_some()) {
             known.inherited = inherited;
         }
     }
 
-    fn sa_gone(&mut self, key: &SaKey, why: Gone) {
+    fn sa_gone(&mut self, now: Now, key: &SaKey, why: Gone) {
         let Some((known, link)) = self.model.remove_sa(key) else { return };
         let id = known.learnt.id;
         let published = self.published.remove(&id, why);
@@ -124,7 +123,7 @@ impl KernelSource {
         if let Some(entry) = published.or_else(|| known.closing.clone()) {
             let (counted, told) = (known.counters(entry.esp.live()), &known.written.counters);
             let inherited = Inherited::new(replay_of(&entry.esp), &counted, told);
-            self.departed.put(known.learnt, inherited, Instant::now());
+            self.departed.put(known.learnt, inherited, now.at);
         }
         self.moving.remove(key);
         self.waiting.remove(key);

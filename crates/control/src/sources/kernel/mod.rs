@@ -58,6 +58,7 @@ use self::moved::Departed;
 use self::published::{Hand, Published};
 use self::why::policy as reason;
 use super::{Merge, SaRules};
+use crate::clock::Now;
 
 /// Most SAs that are on their way at a time.
 const MOVING_MOST: usize = 64;
@@ -124,6 +125,7 @@ impl KernelSource {
         marks: OwnMarks,
         local: HashSet<IpAddr>,
         firewall: Option<FirewallWatch>,
+        now: Now,
     ) -> io::Result<KernelSource> {
         // First: what changes meanwhile is told.
         let events = KernelEvents::open()?;
@@ -145,8 +147,8 @@ impl KernelSource {
             judged_by: BTreeSet::new(),
             policy_uses: HashMap::new(),
             policy_whys: HashMap::new(),
-            served_at: Instant::now(),
-            lenient_until: Instant::now(),
+            served_at: now.at,
+            lenient_until: now.at,
             is_stopping: false,
             trouble: None,
             firewall,
@@ -155,7 +157,7 @@ impl KernelSource {
         source.model.set_local(local);
         source.follow_firewalls();
         source.let_judged_pass();
-        source.learn_all()?;
+        source.learn_all(now)?;
         info!(
             sas = source.model.sas().count(),
             policies = source.model.policy_indices().count(),
@@ -241,9 +243,8 @@ impl KernelSource {
     }
 
     /// Decides about everything that something has happened to.
-    fn decide(&mut self) {
-        let now = Instant::now();
-        while let Some((_, link)) = self.revisits.first().filter(|(at, _)| *at <= now).copied() {
+    fn decide(&mut self, now: Now) {
+        while let Some((_, link)) = self.revisits.first().filter(|(at, _)| *at <= now.at).copied() {
             self.revisits.pop_first();
             self.touched.insert(link);
         }
@@ -254,12 +255,12 @@ impl KernelSource {
                 continue;
             }
             let component = self.model.component(link, &mut done);
-            let choice = Choice::of(&self.model, &component, self.is_stopping, now);
-            self.carry_out(choice);
+            let choice = Choice::of(&self.model, &component, self.is_stopping, now.at);
+            self.carry_out(now, choice);
         }
     }
 
-    fn carry_out(&mut self, choice: Choice) {
+    fn carry_out(&mut self, now: Now, choice: Choice) {
         for (key, why) in choice.sas {
             let Some(known) = self.model.sa_mut(&key) else { continue };
             match (why, known.place) {
@@ -267,7 +268,7 @@ impl KernelSource {
                     known.why = None;
                     self.waiting.insert(key);
                 }
-                (Some(why), Place::Fast | Place::Entering(_)) => self.leave(key, why),
+                (Some(why), Place::Fast | Place::Entering(_)) => self.leave(now, key, why),
                 (Some(why), Place::Kernel) => {
                     known.why = Some(why);
                     self.waiting.remove(&key);
@@ -286,7 +287,7 @@ impl KernelSource {
                 continue;
             }
             match (why, self.published.hand(index)) {
-                (None, Some(Hand::Linux) | None) if self.has_all_sas(index) => {
+                (None, Some(Hand::Linux) | None) if self.has_all_sas(now, index) => {
                     self.published.put_policy(&config, Hand::Culvert);
                 }
                 // Its packets are led here first, and taken when that is done.
@@ -303,12 +304,12 @@ impl KernelSource {
     }
 
     /// Has SAs enter, some at a time: packets are held while an outbound one crosses.
-    fn admit(&mut self) {
+    fn admit(&mut self, now: Now) {
         while self.moving.len() < MOVING_MOST
             && let Some(key) = self.waiting.pop_first()
         {
             if self.model.sa(&key).is_some_and(|known| known.place == Place::Kernel) {
-                self.enter(key);
+                self.enter(now, key);
             }
         }
     }
@@ -329,7 +330,7 @@ impl KernelSource {
     /// True if all SAs that Linux may choose for an outbound policy are in the fast path already:
     /// nothing has to cross. Then the packets that Linux encrypts by them, until it sees no more
     /// of the policy's packets, hardly count.
-    fn has_all_sas(&mut self, index: u32) -> bool {
+    fn has_all_sas(&mut self, now: Now, index: u32) -> bool {
         let Some(policy) = self.model.policy(index) else { return false };
         let keys: Vec<SaKey> = self.model.candidates(policy).copied().collect();
         let is_fast = |key| self.model.sa(key).is_some_and(|known| known.place == Place::Fast);
@@ -338,7 +339,7 @@ impl KernelSource {
         }
         for key in &keys {
             if let Some(known) = self.model.sa_mut(key) {
-                known.arrived_at = Some(Instant::now());
+                known.arrived_at = Some(now.at);
             }
         }
         true

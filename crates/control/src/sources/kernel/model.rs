@@ -235,7 +235,7 @@ impl Model {
     }
 
     /// An SA came or changed; returns its link. One that has no keys is none.
-    pub fn put_sa(&mut self, learnt: LearntSa) -> Option<Link> {
+    pub fn put_sa(&mut self, learnt: LearntSa, now: Instant) -> Option<Link> {
         let key = SaKey::from(&learnt.id);
         if learnt.is_larval {
             return None;
@@ -256,9 +256,9 @@ impl Model {
                 place: Place::Kernel,
                 why: None,
                 written,
-                written_at: Instant::now(),
+                written_at: now,
                 kernels: Counters::default(),
-                strikes: (0, Instant::now()),
+                strikes: (0, now),
                 arrived_at: None,
                 left_until: None,
                 left_for: None,

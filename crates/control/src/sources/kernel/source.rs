@@ -15,7 +15,7 @@ use xfrm::codec::LifetimeConfig;
 use super::model::{Place, SaKey};
 use super::timing::{BACKLOG, STEP};
 use super::{FirewallWatch, KernelSource, bypass};
-use crate::clock::now;
+use crate::clock::Now;
 use crate::sources::{Changes, Interfaces, LeftSa, Merge, Owner};
 use crate::texts::spi_text;
 use crate::vrfs::Vrfs;
@@ -32,29 +32,27 @@ impl Owner for KernelSource {
         fds.extend(self.firewall.iter().flat_map(FirewallWatch::fds));
     }
 
-    fn due_in(&self) -> Option<Duration> {
+    fn due_in(&self, now: Now) -> Option<Duration> {
         if !self.touched.is_empty() {
             return Some(Duration::ZERO);
         }
-        let now = Instant::now();
         let moving = !self.moving.is_empty() || !self.merges.is_empty();
         let moving = moving.then_some(STEP);
-        let at = |at: Option<Instant>| at.map(|at| at.saturating_duration_since(now));
+        let at = |at: Option<Instant>| at.map(|at| now.until(at));
         let write = at(self.to_write.first().map(|(at, _)| *at));
         let revisit = at(self.revisits.first().map(|(at, _)| *at));
         let forget = at(self.departed.due_at());
-        let firewall = self.firewall.as_ref().and_then(FirewallWatch::due_in);
+        let firewall = self.firewall.as_ref().and_then(|watch| watch.due_in(now));
         [moving, write, revisit, forget, firewall].into_iter().flatten().min()
     }
 
-    fn serve(&mut self) {
-        let now = Instant::now();
-        if now.duration_since(self.served_at) > HANGS {
-            self.lenient_until = now + LENIENT;
+    fn serve(&mut self, now: Now) {
+        if now.since(self.served_at) > HANGS {
+            self.lenient_until = now.at + LENIENT;
         }
-        self.served_at = now;
-        self.departed.forget(now);
-        match self.hear() {
+        self.served_at = now.at;
+        self.departed.forget(now.at);
+        match self.hear(now) {
             Ok(()) => self.trouble = None,
             Err(error) => {
                 let text = format!("the kernel's XFRM: {error}");
@@ -63,18 +61,18 @@ impl Owner for KernelSource {
                 }
                 self.trouble = Some(text);
                 // What was missed is found by a dump.
-                if let Err(error) = self.learn_all() {
+                if let Err(error) = self.learn_all(now) {
                     debug!(%error, "learning all anew");
                 }
             }
         }
-        if self.firewall.as_mut().is_some_and(FirewallWatch::poll) {
+        if self.firewall.as_mut().is_some_and(|watch| watch.poll(now)) {
             self.follow_firewalls();
         }
-        self.move_on();
-        self.decide();
-        self.admit();
-        self.write_back();
+        self.move_on(now);
+        self.decide(now);
+        self.admit(now);
+        self.write_back(now);
     }
 
     fn volume_reached(&mut self, sa: &SaId, is_hard: bool) {
@@ -91,7 +89,7 @@ impl Owner for KernelSource {
     }
 
     /// The kernel sees it by itself, and tells the owner, when it gets one of the packets.
-    fn mapping_changed(&mut self, sa: &SaId, _src: IpAddr, _src_port: u16) {
+    fn mapping_changed(&mut self, _: Now, sa: &SaId, _src: IpAddr, _src_port: u16) {
         self.samples.push((sa.dst, sa.spi));
     }
 
@@ -161,11 +159,11 @@ impl KernelSource {
     /// Takes what the kernel has received by SAs of the fast path.
     ///
     /// Older packets may wait for a worker, and must not have left the window when it gets to them.
-    pub fn take_merges(&mut self) -> Vec<Merge> {
+    pub fn take_merges(&mut self, now: Now) -> Vec<Merge> {
         let databases = self.published.databases();
         let is_behind = |(since, merge): &mut (Instant, Merge)| {
             let sa = databases.sa(&merge.sa);
-            since.elapsed() >= BACKLOG || sa.is_none_or(|sa| sa.esp.replay().edge() >= merge.edge)
+            now.since(*since) >= BACKLOG || sa.is_none_or(|sa| sa.esp.replay().edge() >= merge.edge)
         };
         self.merges.extract_if(.., is_behind).map(|(_, merge)| merge).collect()
     }
@@ -195,8 +193,8 @@ impl KernelSource {
     /// Brings what [`KernelSource::left`] tells up to date.
     ///
     /// Only what is left is told of anew: the rest is known here before the kernel knows.
-    pub fn refresh(&mut self) {
-        let Ok((sas, _)) = self.kernel.sas(&mut self.generation, now()) else { return };
+    pub fn refresh(&mut self, now: Now) {
+        let Ok((sas, _)) = self.kernel.sas(&mut self.generation, now.xfrm()) else { return };
         for sa in sas {
             if let Some(known) = self.model.sa_mut(&SaKey::from(&sa.id))
                 && known.place == Place::Kernel

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use policy::PolicyConfig;
 use tracing::debug;
@@ -16,6 +16,7 @@ use super::lease::{self, Lease};
 use super::model::{Place, SaKey, Side};
 use super::timing::INTERVAL;
 use super::touch::{touch, within};
+use crate::clock::Now;
 
 /// How often an outbound SA's lease is looked at.
 const LEASE_INTERVAL: Duration = Duration::from_millis(100);
@@ -25,11 +26,10 @@ const AT_ONCE: usize = 256;
 
 impl KernelSource {
     /// Tells the kernel what is due.
-    pub(super) fn write_back(&mut self) {
-        let now = Instant::now();
+    pub(super) fn write_back(&mut self, now: Now) {
         for _ in 0..AT_ONCE {
             let Some((due, key)) = self.to_write.first().copied() else { break };
-            if due > now {
+            if due > now.at {
                 break;
             }
             self.to_write.remove(&(due, key));
@@ -38,19 +38,19 @@ impl KernelSource {
             };
             let (result, interval) = match known.side {
                 Some(Side::Out) => (self.write_outbound(key, now), LEASE_INTERVAL),
-                _ => (self.write_inbound(key), INTERVAL),
+                _ => (self.write_inbound(now, key), INTERVAL),
             };
             match result {
                 Ok(()) => {
-                    self.to_write.insert((now + interval, key));
+                    self.to_write.insert((now.at + interval, key));
                 }
-                Err(error) => self.give_up(key, &error),
+                Err(error) => self.give_up(now, key, &error),
             }
         }
     }
 
     /// Outbound: the lease first, then the counters.
-    fn write_outbound(&mut self, key: SaKey, now: Instant) -> io::Result<()> {
+    fn write_outbound(&mut self, key: SaKey, now: Now) -> io::Result<()> {
         let Some(known) = self.model.sa_mut(&key) else { return Ok(()) };
         let id = known.learnt.id;
         let Some(entry) = self.published.databases().sa(&id) else { return Ok(()) };
@@ -66,18 +66,18 @@ impl KernelSource {
                     entry.esp.raise_ceiling(ceiling);
                 }
                 Lease::Gone => return Ok(()),
-                Lease::InUse => return self.catch_up(key),
+                Lease::InUse => return self.catch_up(now, key),
             }
         }
-        if now.duration_since(known.written_at) < INTERVAL {
+        if now.since(known.written_at) < INTERVAL {
             return Ok(());
         }
-        known.written_at = now;
+        known.written_at = now.at;
         // Only counters: a number that the kernel has used meanwhile must not come back.
         if known.counters(live) != known.written.counters {
             let Some(told) = self.kernel.numbers(&id)? else { return Ok(()) };
             if lease::is_used(&told, &known.written) {
-                return self.catch_up(key);
+                return self.catch_up(now, key);
             }
             known.written.counters = known.counters(live);
             self.kernel.set_counters(&id, &known.written)?;
@@ -108,10 +108,10 @@ impl KernelSource {
     }
 
     /// Inbound: window and counters, and one packet for the kernel.
-    fn write_inbound(&mut self, key: SaKey) -> io::Result<()> {
+    fn write_inbound(&mut self, now: Now, key: SaKey) -> io::Result<()> {
         let Some(known) = self.model.sa(&key) else { return Ok(()) };
         let (id, before) = (known.learnt.id, known.written.counters);
-        self.write_window(key)?;
+        self.write_window(now, key)?;
         if self.model.sa(&key).is_some_and(|known| known.written.counters != before) {
             self.samples.push((id.dst, id.spi));
         }
@@ -119,7 +119,7 @@ impl KernelSource {
     }
 
     /// The kernel says that it has used an SA.
-    pub(super) fn used_by_kernel(&mut self, key: SaKey) {
+    pub(super) fn used_by_kernel(&mut self, now: Now, key: SaKey) {
         let Some(known) = self.model.sa(&key).filter(|known| known.place == Place::Fast) else {
             return;
         };
@@ -127,15 +127,15 @@ impl KernelSource {
             Some(Side::Out) => {
                 let (id, written) = (known.learnt.id, known.written.clone());
                 match self.kernel.numbers(&id) {
-                    Ok(Some(now)) if lease::is_used(&now, &written) => self.catch_up(key),
+                    Ok(Some(told)) if lease::is_used(&told, &written) => self.catch_up(now, key),
                     Ok(_) => Ok(()),
                     Err(error) => Err(error),
                 }
             }
-            _ => self.merge(key),
+            _ => self.merge(now, key),
         };
         if let Err(error) = result {
-            self.give_up(key, &error);
+            self.give_up(now, key, &error);
         }
     }
 }

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::time::Instant;
 
 use config::MarkConfig;
 use policy::PolicyConfig;
 use steer::{Prefix, Steer, SteerError};
 
 use super::Ports;
-use crate::heartbeat::now_ns;
+use crate::clock::Now;
 use crate::nat::{FlowStep, TakenFlows};
 use crate::sources::SaStep;
 use crate::steering::{Steering, TakenEsp};
@@ -154,14 +153,13 @@ impl Ports {
     }
 
     /// Tells the watchdog, if there is one, that the control thread works. To be called in each round.
-    pub fn beat(&mut self) {
+    pub fn beat(&mut self, now: Now) {
         if !self.steering.is_beside_kernel {
             return;
         }
-        let (now, now_ns) = (Instant::now(), now_ns());
         for entry in &mut self.entries {
             if let Some(working) = &mut entry.working
-                && let Some(until_ns) = working.heartbeat.due(now, now_ns)
+                && let Some(until_ns) = working.heartbeat.due(now)
                 && let Err(error) = working.steer.beat(until_ns)
             {
                 entry.stale(&error.to_string());

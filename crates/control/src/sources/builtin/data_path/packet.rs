@@ -14,7 +14,6 @@ use xfrm::codec::{Offload, constant as c};
 use xfrm::{Refusal, Replay, SaLive, Start};
 
 use super::DataPath;
-use crate::clock::now;
 use crate::packet_devices::spent;
 use crate::sources::{errno, live, weak};
 
@@ -71,12 +70,11 @@ impl DataPath {
         if !self.devices.borrow().packet.has_sas() {
             return;
         }
-        let now_s = now().wall_s;
         for sa in self.databases.sas() {
             if PacketSa::of(sa.esp.session()).is_none() {
                 continue;
             }
-            let read = self.devices.borrow_mut().packet.live(&sa.config.id(), now_s);
+            let read = self.devices.borrow_mut().live(&sa.config.id());
             if let Some((_, live, seen)) = read {
                 let numbers = sa.esp.live();
                 numbers.bytes().store(live.bytes, Relaxed);
@@ -89,7 +87,7 @@ impl DataPath {
 
     /// The numbers of an SA that is in a device, as the device has them.
     pub(super) fn live_in_device(&self, id: &SaId) -> Option<SaLive> {
-        let (direction, live, seen) = self.devices.borrow_mut().packet.live(id, now().wall_s)?;
+        let (direction, live, seen) = self.devices.borrow_mut().live(id)?;
         let replay = match direction {
             SaDirection::Outbound => Replay { sent: live.number, ..Replay::default() },
             SaDirection::Inbound => Replay { edge: live.number, received: live.received, sent: 0 },

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use self::chains::Chains;
 pub use self::nat::{NatWatch, look as nat_rules};
+use crate::clock::Now;
 
 /// Readings of the chains are this far apart at least: who loads rules one by one is not read after
 /// each.
@@ -102,7 +103,8 @@ pub struct Watch {
     iptables: Result<Chains, String>,
     /// Something has changed since the last reading.
     is_stale: bool,
-    read_at: Instant,
+    /// When nftables was read last, by a round.
+    read_at: Option<Instant>,
 }
 
 impl Watch {
@@ -117,7 +119,7 @@ impl Watch {
         };
         let nftables = nftables.map_err(|e| format!("nftables: {e}"));
         let is_stale = nftables.is_err();
-        Watch { ports, events, legacy, nftables, iptables, is_stale, read_at: Instant::now() }
+        Watch { ports, events, legacy, nftables, iptables, is_stale, read_at: None }
     }
 
     /// The firewalls as they are now.
@@ -131,9 +133,10 @@ impl Watch {
     }
 
     /// How long [`Watch::poll`] may be put off while no descriptor is readable; `None` for ever.
-    pub fn due_in(&self) -> Option<Duration> {
+    pub fn due_in(&self, now: Now) -> Option<Duration> {
         let pause = if self.nftables.is_err() { RETRY } else { LEAST_APART };
-        self.is_stale.then(|| pause.saturating_sub(self.read_at.elapsed()))
+        let left = |at| pause.saturating_sub(now.since(at));
+        self.is_stale.then(|| self.read_at.map_or(Duration::ZERO, left))
     }
 
     /// The ports are these.
@@ -143,7 +146,7 @@ impl Watch {
     }
 
     /// Takes over what has changed; returns whether anything may have.
-    pub fn poll(&mut self) -> bool {
+    pub fn poll(&mut self, now: Now) -> bool {
         if let Some(events) = &mut self.events {
             self.is_stale |= events.has_changed();
         }
@@ -151,9 +154,9 @@ impl Watch {
         if let Some(iptables) = self.legacy.poll() {
             (self.iptables, has_changed) = (iptables, true);
         }
-        if self.due_in() == Some(Duration::ZERO) {
+        if self.due_in(now) == Some(Duration::ZERO) {
             self.nftables = nftables::read(&self.ports).map_err(|e| format!("nftables: {e}"));
-            (self.is_stale, self.read_at) = (self.nftables.is_err(), Instant::now());
+            (self.is_stale, self.read_at) = (self.nftables.is_err(), Some(now.at));
             has_changed = true;
         }
         has_changed

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use super::nftables;
+use crate::clock::Now;
 
 /// How often legacy iptables, which tell no changes, are looked at; and a reading that failed is tried again.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -15,7 +16,7 @@ pub struct NatWatch {
     is_stale: bool,
     /// Of IPv4 and IPv6.
     found: [bool; 2],
-    looked_at: Instant,
+    looked_at: Option<Instant>,
 }
 
 impl NatWatch {
@@ -23,7 +24,7 @@ impl NatWatch {
     pub fn new() -> NatWatch {
         // First: what changes meanwhile is told.
         let events = nftables::Events::open().unwrap_or_default();
-        NatWatch { events, is_stale: false, found: look(), looked_at: Instant::now() }
+        NatWatch { events, is_stale: false, found: look(), looked_at: None }
     }
 
     /// Readable when there are changes.
@@ -37,15 +38,16 @@ impl NatWatch {
     }
 
     /// Takes over what has changed; true if anything has.
-    pub fn poll(&mut self) -> bool {
+    pub fn poll(&mut self, now: Now) -> bool {
         if let Some(events) = &mut self.events {
             self.is_stale |= events.has_changed();
         }
-        if !self.is_stale && self.looked_at.elapsed() < INTERVAL {
+        let is_due = self.looked_at.is_none_or(|at| now.since(at) >= INTERVAL);
+        if !self.is_stale && !is_due {
             return false;
         }
         let before = std::mem::replace(&mut self.found, look());
-        (self.is_stale, self.looked_at) = (false, Instant::now());
+        (self.is_stale, self.looked_at) = (false, Some(now.at));
         before != self.found
     }
 }
