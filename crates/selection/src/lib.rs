@@ -6,14 +6,14 @@
 //! | [`Bounds`] | the worst quality that a rule's traffic bears |
 //! | [`Rule`] | paths in order of preference, bounds, and the choice where no path is within them |
 //! | [`Selector`] | the state of one rule: which paths are good, and since when |
-//! | [`Choice`] | the answer, as packets meet it: paths for new flows, and paths that flows stay on |
+//! | [`Choice`] | the answer, as packets meet it |
 //!
 //! # When a flow moves
 //!
 //! A path that dies, or leaves the bounds, loses its flows at once. It gets none back until it has been within the bounds by a
 //! margin for [`Rule::return_after`]: 10 % of each bound, and 1 ms of bounds of time. One spike of a path therefore moves its
-//! flows once, and a path at the edge of the bounds does not make them flap. Then all flows of the rule go back, so
-//! that none stays on an expensive path; [`Rule::returns`] switches that off.
+//! flows once, and a path at the edge of the bounds does not make them flap. Then they go back, all of them, so that
+//! none stays on an expensive path.
 //!
 //! Where no path is within the bounds the least bad one takes the flows, and keeps them until another is better by
 //! 10 %. Where all are dead they stay where they are: nothing is gained by taking a flow's last path away.

@@ -12,11 +12,11 @@ pub const MAX_CANDIDATES: usize = 64;
 pub struct Candidate {
     /// Index of the path.
     pub path: u16,
-    /// Share of new flows, where paths share them. At least 1.
+    /// Share of the flows, where paths share them. At least 1.
     pub weight: u16,
 }
 
-/// How new flows are spread over the good paths.
+/// How flows are spread over the good paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spread {
     /// All take the first of them.
@@ -49,6 +49,4 @@ pub struct Rule {
     pub fallback: Fallback,
     /// How long a path must be within the bounds by the margin before it is good again.
     pub return_after: Duration,
-    /// True if flows go back to a preferred path that is good again.
-    pub returns: bool,
 }

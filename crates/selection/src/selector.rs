@@ -74,11 +74,9 @@ impl Selector {
         let Some(first) = good.first().copied() else { return self.choose_bad(measured) };
         // Flows that must move where none is good begin there again.
         self.least_bad = self.place_of(first.path);
-        let all = || good.iter().map(|candidate| candidate.path).collect();
         match self.rule.spread {
-            Spread::Share => Choice::new(good.clone(), all()),
-            Spread::Prefer if self.rule.returns => Choice::new(vec![first], vec![first.path]),
-            Spread::Prefer => Choice::new(vec![first], all()),
+            Spread::Share => Choice::new(good),
+            Spread::Prefer => Choice::new([first]),
         }
     }
 
@@ -96,8 +94,8 @@ impl Selector {
         if excess(least) < excess(self.least_bad) / of * better {
             self.least_bad = least;
         }
-        let taker = self.rule.candidates.get(self.least_bad).copied();
-        Choice::new(taker.into_iter().collect(), taker.iter().map(|taker| taker.path).collect())
+        let taker = self.rule.candidates.get(self.least_bad);
+        Choice::new(taker.copied().into_iter().collect::<Vec<_>>())
     }
 
     /// Place of a path in the rule.

@@ -9,7 +9,7 @@ const STEP: Duration = Duration::from_millis(50);
 const RETURN_AFTER: Duration = Duration::from_secs(2);
 
 /// A rule of voice traffic over paths 0, 1, 2: at most 100 ms, and 1 % lost.
-fn rule(spread: Spread, fallback: Fallback, returns: bool) -> Rule {
+fn rule(spread: Spread, fallback: Fallback) -> Rule {
     Rule {
         candidates: (0..3).map(|path| Candidate { path, weight: 1 }).collect(),
         bounds: Bounds {
@@ -20,7 +20,6 @@ fn rule(spread: Spread, fallback: Fallback, returns: bool) -> Rule {
         spread,
         fallback,
         return_after: RETURN_AFTER,
-        returns,
     }
 }
 
@@ -42,14 +41,14 @@ struct Flow {
 impl Flow {
     fn new(rule: Rule) -> Flow {
         let selector = Selector::new(rule);
-        let path = selector.choice().path(None, 0);
+        let path = selector.choice().path(0);
         Flow { selector, now: Duration::ZERO, path }
     }
 
     fn step(&mut self, paths: [Quality; 3]) -> Option<u16> {
         self.now += STEP;
         self.selector.update(self.now, |path| paths.get(usize::from(path)).copied());
-        self.path = self.selector.choice().path(self.path, 0);
+        self.path = self.selector.choice().path(0);
         self.path
     }
 
@@ -68,7 +67,7 @@ fn steps_to_return() -> u32 {
 
 #[test]
 fn a_dead_path_is_left_at_once_and_taken_again_late() {
-    let mut flow = Flow::new(rule(Spread::Prefer, Fallback::LeastBad, true));
+    let mut flow = Flow::new(rule(Spread::Prefer, Fallback::LeastBad));
     assert_eq!(flow.step([GOOD; 3]), Some(0));
     assert_eq!(flow.step([DEAD, GOOD, GOOD]), Some(1));
     // The first measurement begins the time.
@@ -78,7 +77,7 @@ fn a_dead_path_is_left_at_once_and_taken_again_late() {
 
 #[test]
 fn a_break_in_a_return_begins_it_anew() {
-    let mut flow = Flow::new(rule(Spread::Prefer, Fallback::LeastBad, true));
+    let mut flow = Flow::new(rule(Spread::Prefer, Fallback::LeastBad));
     flow.step([SLOW, GOOD, GOOD]);
     flow.steps(steps_to_return() - 1, [GOOD; 3]);
     // Within the bounds, and not by the margin.
@@ -88,16 +87,8 @@ fn a_break_in_a_return_begins_it_anew() {
 }
 
 #[test]
-fn flows_stay_where_they_are_if_they_do_not_return() {
-    let mut flow = Flow::new(rule(Spread::Prefer, Fallback::LeastBad, false));
-    flow.step([DEAD, GOOD, GOOD]);
-    assert_eq!(flow.steps(10 * steps_to_return(), [GOOD; 3]), Some(1));
-    assert_eq!(flow.selector.choice().path(None, 0), Some(0), "new flows prefer the first");
-}
-
-#[test]
 fn the_last_path_is_kept_when_all_are_dead() {
-    let mut flow = Flow::new(rule(Spread::Prefer, Fallback::LeastBad, true));
+    let mut flow = Flow::new(rule(Spread::Prefer, Fallback::LeastBad));
     flow.step([DEAD, GOOD, DEAD]);
     assert_eq!(flow.steps(100, [DEAD; 3]), Some(1));
     assert_eq!(flow.step([DEAD, DEAD, SLOW]), Some(2), "a bad path is better than a dead one");
@@ -105,7 +96,7 @@ fn the_last_path_is_kept_when_all_are_dead() {
 
 #[test]
 fn the_least_bad_path_is_left_for_one_that_is_clearly_better() {
-    let mut flow = Flow::new(rule(Spread::Prefer, Fallback::LeastBad, true));
+    let mut flow = Flow::new(rule(Spread::Prefer, Fallback::LeastBad));
     let slow = |a, b, c| [a, b, c].map(|ms| quality(true, ms, 0));
     assert_eq!(flow.step(slow(300, 300, 300)), Some(0));
     assert_eq!(flow.step(slow(300, 290, 300)), Some(0), "5 % better");
@@ -115,7 +106,7 @@ fn the_least_bad_path_is_left_for_one_that_is_clearly_better() {
 
 #[test]
 fn blocked_flows_go_on_when_a_path_is_good() {
-    let mut flow = Flow::new(rule(Spread::Prefer, Fallback::Block, true));
+    let mut flow = Flow::new(rule(Spread::Prefer, Fallback::Block));
     assert_eq!(flow.step([SLOW, DEAD, SLOW]), None);
     assert_eq!(flow.steps(steps_to_return(), [SLOW, GOOD, SLOW]), None);
     assert_eq!(flow.step([SLOW, GOOD, SLOW]), Some(1));
@@ -123,10 +114,10 @@ fn blocked_flows_go_on_when_a_path_is_good() {
 
 #[test]
 fn a_path_that_nobody_measures_is_good() {
-    let mut selector = Selector::new(rule(Spread::Prefer, Fallback::Block, true));
+    let mut selector = Selector::new(rule(Spread::Prefer, Fallback::Block));
     let quality = |path| (path != 1).then_some(DEAD);
     assert!(selector.update(STEP, quality));
-    assert_eq!(selector.choice().path(None, 0), Some(1));
+    assert_eq!(selector.choice().path(0), Some(1));
 }
 
 fn any_quality() -> impl Strategy<Value = Quality> {
@@ -142,19 +133,11 @@ fn any_history() -> impl Strategy<Value = Vec<([Quality; 3], u32)>> {
     prop::collection::vec((prop::array::uniform3(any_quality()), 1..60_u32), 1..40)
 }
 
-fn any_spread() -> impl Strategy<Value = (Spread, bool)> {
-    prop_oneof![
-        Just((Spread::Prefer, true)),
-        Just((Spread::Prefer, false)),
-        Just((Spread::Share, true)),
-    ]
-}
-
 proptest! {
     /// Whatever happens: a flow has a path, not a dead one while another answers, and it moves only for a reason.
     #[test]
-    fn flows_move_for_a_reason((spread, returns) in any_spread(), history in any_history()) {
-        let rule = rule(spread, Fallback::LeastBad, returns);
+    fn flows_move_for_a_reason(shares: bool, history in any_history()) {
+        let rule = rule(if shares { Spread::Share } else { Spread::Prefer }, Fallback::LeastBad);
         let bounds = rule.bounds;
         let mut flow = Flow::new(rule);
         let mut well_since = [Some(Duration::ZERO); 3];
@@ -176,8 +159,9 @@ proptest! {
                 let left_bounds = !bounds.hold(&paths[from]);
                 // A path that is not good yet is the least bad only while none is good.
                 let was_least_bad = stood[from] != Standing::Good;
-                let went_back = spread == Spread::Prefer && returns && to < from
-                    && well_since[to].is_some_and(|since| flow.now - since >= RETURN_AFTER || since.is_zero());
+                let went_back = stood[to] != Standing::Good
+                    && (shares || to < from)
+                    && well_since[to].is_some_and(|since| flow.now - since >= RETURN_AFTER);
                 prop_assert!(left_bounds || was_least_bad || went_back, "{} to {} without a reason: {:?}", from, to, paths);
             }
         }
@@ -186,7 +170,7 @@ proptest! {
     /// One spike of one path moves its flows away and back, and never more often.
     #[test]
     fn a_spike_moves_flows_once(path in 0..3_usize, spike in any_quality(), length in 1..20_u32) {
-        let mut flow = Flow::new(rule(Spread::Prefer, Fallback::LeastBad, true));
+        let mut flow = Flow::new(rule(Spread::Prefer, Fallback::LeastBad));
         let mut paths = [GOOD; 3];
         paths[path] = spike;
         let mut moves = 0;
@@ -203,7 +187,7 @@ proptest! {
     /// When all paths have been good for long enough, no flow is anywhere but on the preferred one.
     #[test]
     fn all_flows_return(history in any_history()) {
-        let mut flow = Flow::new(rule(Spread::Prefer, Fallback::LeastBad, true));
+        let mut flow = Flow::new(rule(Spread::Prefer, Fallback::LeastBad));
         for (paths, count) in history {
             flow.steps(count, paths);
         }
@@ -213,7 +197,7 @@ proptest! {
     /// Blocked flows pass by good paths alone.
     #[test]
     fn blocked_flows_take_good_paths_only(history in any_history()) {
-        let mut flow = Flow::new(rule(Spread::Prefer, Fallback::Block, true));
+        let mut flow = Flow::new(rule(Spread::Prefer, Fallback::Block));
         for (paths, count) in history {
             for _ in 0..count {
                 if let Some(path) = flow.step(paths) {
