@@ -109,6 +109,7 @@ pub use tables::mark_rule::MarkRule;
 pub use tables::rate_rules::{Each, RateRule, RateRules};
 pub use tables::remark::{CodePoints, Remark};
 pub use tables::segments::{Function, SegmentRoute, Segments};
+pub use tables::steering::{PathExit, SteerRule, Steering};
 pub use tables::traffic::{TrafficDirection, TrafficMatch};
 pub use tables::tunnel::{Binding, Tunnel, Tunnels, Vti};
 pub use tables::vlan::{Priorities, Vlan, VlanCounters, VlanStats, Vlans};

@@ -16,7 +16,7 @@ const MILLION: u64 = 1_000_000;
 /// The worst quality that traffic bears. No bound is met by anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Longest delay.
+    /// Longest delay that is within the bounds.
     pub delay: Option<Duration>,
     /// Largest variation of the delay.
     pub jitter: Option<Duration>,

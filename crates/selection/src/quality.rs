@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-/// The measured quality of a path for one class of traffic, over the window of whoever measures.
+/// The measured quality of a path for one class of traffic, over one window of measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quality {
     /// True if the far end answers.

@@ -29,7 +29,7 @@ impl Selector {
         selector
     }
 
-    /// The rule.
+    /// The rule, as it was given.
     pub fn rule(&self) -> &Rule {
         &self.rule
     }

@@ -1,6 +1,7 @@
 //! The answers that a decision follows from, for who asks why.
 
 use core::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 
 use conntrack::Rewrite;
 use forward::Resolution;
@@ -43,6 +44,13 @@ pub enum Step {
         dst: IpAddr,
         /// Answer of the routes.
         to: Way,
+    },
+    /// The path that a rule has chosen among those that the routes allow.
+    Path {
+        /// Name of the rule.
+        rule: Arc<str>,
+        /// Name of the path. `None`: no path is good, and the rule stops the packet.
+        path: Option<Arc<str>>,
     },
     /// A segment of this node (SRv6). The packet is resolved again after its step.
     Sid {

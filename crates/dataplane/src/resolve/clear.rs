@@ -15,6 +15,8 @@ impl<N: Notes> Question<'_, N> {
             // It was taken to be translated, by rules of Linux's.
             Origin::Port { is_barred: false, .. } if self.is_translated() => self.forward(origin),
             Origin::Port { .. } if self.leads_to_segments(origin) => self.forward(origin),
+            // By a path that Linux's tables do not lead to.
+            Origin::Port { .. } if self.is_steered_to_port(origin) => self.forward(origin),
             // Culvert has taken it only to ask the policy database: it is Linux's.
             Origin::Port { ifindex, is_barred, .. } => {
                 Decision::Go(self.leave_to_linux(ifindex, is_barred))

@@ -45,6 +45,7 @@ mod rate;
 mod route;
 pub(crate) mod segment_errors;
 mod segments;
+mod steer;
 mod too_big;
 mod translate;
 mod tunnel;

@@ -32,7 +32,10 @@ impl<N: Notes> Question<'_, N> {
             Policy::Wait(key) => Decision::Hold(key, origin),
             answer @ (Policy::Clear | Policy::Unnamed) => {
                 match tunnel_ahead(self.view, self.h, origin) {
-                    Some(tunnel) => self.through_tunnel(origin, tunnel),
+                    Some(tunnel) => {
+                        self.tell_path(origin);
+                        self.through_tunnel(origin, tunnel)
+                    }
                     None if matches!(answer, Policy::Unnamed)
                         && let Some(prefix) = self.guarded(origin) =>
                     {
@@ -112,7 +115,8 @@ impl<N: Notes> Question<'_, N> {
     fn guarded(&self, origin: Origin) -> Option<Prefix> {
         let is_sent_here = !matches!(origin, Origin::Port { .. })
             || self.is_translated()
-            || self.leads_to_segments(origin);
+            || self.leads_to_segments(origin)
+            || self.is_steered_to_port(origin);
         let mut prefixes = self.view.topology.guarded.iter().filter(|_| is_sent_here);
         prefixes.find(|prefix| prefix.contains(self.h.dst)).copied()
     }

@@ -1,15 +1,18 @@
 //! Where the tables lead a packet, and the next hop as bytes.
 
 use core::net::IpAddr;
+use std::sync::Arc;
 
 use wire::Family;
 
 use super::Question;
 use super::neighbours::adjacency;
-use super::ways::{Route, onward, route};
+use super::steer::steered;
+use super::ways::{Route, lookup, onward, route, route_of};
 use crate::model::{
     Adjacency, FIRST_SEGMENTS_SLOT, FIRST_VLAN_SLOT, NextHop, Notes, Origin, Step, is_segments,
 };
+use crate::tables::steering::Steered;
 
 impl<N: Notes> Question<'_, N> {
     /// Where the tables lead a packet of these addresses.
@@ -32,9 +35,26 @@ impl<N: Notes> Question<'_, N> {
     /// Where a packet leads that leaves, by where it came from.
     pub(super) fn way_onward(&mut self, origin: Origin) -> Route {
         let found = onward(self.view, self.h, origin);
+        self.tell_path(origin);
         self.tell(|| Step::Route { dst: self.h.dst, to: found.into() });
         self.note_way(found);
         found
+    }
+
+    /// Tells the path that a rule has chosen.
+    pub(super) fn tell_path(&mut self, origin: Origin) {
+        let (view, h) = (self.view, self.h);
+        if let Some(Steered { rule, exit }) = steered(view, h, origin, &lookup(view, h, origin)) {
+            let path = exit.map(|exit| Arc::clone(&exit.name));
+            self.tell(|| Step::Path { rule: Arc::clone(rule), path });
+        }
+    }
+
+    /// True if a rule leads a packet out of a port, in clear.
+    pub(super) fn is_steered_to_port(&self, origin: Origin) -> bool {
+        let (view, h) = (self.view, self.h);
+        let steered = steered(view, h, origin, &lookup(view, h, origin));
+        steered.is_some_and(|steered| !matches!(route_of(view, h, steered), Route::Tunnel(_)))
     }
 
     /// A plan hangs on what becomes of the packets of a headend.

@@ -9,8 +9,10 @@ use policy::{Marks, Outbound};
 use srv6::Headend;
 use wire::{Family, Fragment, Headers, ipv6, protocol};
 
+use super::steer::steered;
 use crate::model::{LOOPBACK, NextHop, Origin, Way, is_segments};
 use crate::tables::segments::{Onward, ends};
+use crate::tables::steering::Steered;
 use crate::tables::tunnel::Binding;
 use crate::view::View;
 
@@ -92,6 +94,15 @@ pub(super) fn of_result(view: &View, route: RouteResult, dst: IpAddr) -> Route {
     }
 }
 
+/// Where a rule leads a packet.
+pub(super) fn route_of(view: &View, h: &Headers, steered: Steered<'_>) -> Route {
+    let Some(exit) = steered.exit else {
+        return Route::Nowhere(DropReason::NoPath, Some(IcmpCause::HostUnreachable));
+    };
+    let (ifindex, gateway) = (exit.ifindex, exit.gateway);
+    of_result(view, RouteResult::Unicast { ifindex, gateway, mtu: None, src: None }, h.dst)
+}
+
 /// The next hop of a route to a peer, which has to be a port's, or a socket's, with the MTU of the path.
 pub(super) fn to_port(
     view: &View,
@@ -153,7 +164,11 @@ pub(super) fn lookup(view: &View, h: &Headers, origin: Origin) -> RouteResult {
 /// Where a packet goes that leaves, by where it came from.
 pub(super) fn onward(view: &View, h: &Headers, origin: Origin) -> Route {
     let Origin::Stepped { index, .. } = origin else {
-        return route(view, h.dst, h.src, origin.iif());
+        let found = view.topology.fib.lookup(h.dst, h.src, 0, origin.iif());
+        return match steered(view, h, origin, &found) {
+            Some(steered) => route_of(view, h, steered),
+            None => of_result(view, found, h.dst),
+        };
     };
     match view.topology.lookup_stepped(index, h.dst, h.src) {
         None => route(view, h.dst, h.src, origin.iif()),

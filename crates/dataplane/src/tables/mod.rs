@@ -5,6 +5,7 @@ pub(crate) mod mark_rule;
 pub(crate) mod rate_rules;
 pub(crate) mod remark;
 pub(crate) mod segments;
+pub(crate) mod steering;
 pub(crate) mod traffic;
 pub(crate) mod tunnel;
 pub(crate) mod vlan;
@@ -26,6 +27,7 @@ use crate::model::LOOPBACK;
 use crate::tables::links::Links;
 use crate::tables::mark_rule::MarkRule;
 use crate::tables::rate_rules::RateRules;
+use crate::tables::steering::Steering;
 use crate::tables::tunnel::{Binding, Tunnels};
 use crate::tables::vlan::Vlans;
 use segments::{Function, Onward, Segments};
@@ -118,6 +120,8 @@ pub struct Tables {
     pub neighbours: ArcSwap<Neighbours>,
     /// Path MTUs that routers reported.
     pub path_mtus: ArcSwap<PathMtus>,
+    /// Which traffic takes which path.
+    pub steering: ArcSwap<Steering>,
     /// Connections that Linux tracks, where its NAT is learnt. Set before there are workers; it changes in place.
     pub nat: Option<Arc<Bindings>>,
     /// Reports between the two SAs of each pair of IP-TFS mode. The workers' own.

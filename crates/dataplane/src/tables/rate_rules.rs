@@ -3,11 +3,11 @@
 //! A packet is under the first rule that is about it, and under the limiters above that one. The limiters themselves
 //! are [`limit`]'s.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use limit::{Level, Limiter};
 
-use crate::tables::traffic::{About, Rules, Traffic, TrafficMatch};
+use crate::tables::traffic::{About, Rules, Traffic, TrafficMatch, hasher};
 
 /// Which packets of a rule have buckets in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -83,17 +83,14 @@ impl RateRules {
 impl Each {
     /// Key of a packet's buckets among those of the rule; 0 where all packets share them.
     pub(crate) fn key(self, packet: &Traffic<'_>) -> u64 {
-        static HASHER: OnceLock<ahash::RandomState> = OnceLock::new();
-        // Nobody outside can have flows share buckets.
-        let hasher = HASHER.get_or_init(ahash::RandomState::default);
-        let Traffic { h, is_in, sa, .. } = packet;
+        let Traffic { is_in, sa, .. } = packet;
         match (self, sa) {
             (Each::All, _) => 0,
-            (Each::Flow, _) => hasher.hash_one((h.src, h.dst, h.protocol, h.src_port, h.dst_port)),
+            (Each::Flow, _) => packet.flow_hash(),
             (Each::Tunnel, Some(sa)) => {
                 let config = &sa.config;
                 let ends = (config.params.src, config.params.dst);
-                hasher.hash_one((is_in, ends, config.reqid, config.if_id, config.cpu))
+                hasher().hash_one((is_in, ends, config.reqid, config.if_id, config.cpu))
             }
             (Each::Tunnel, None) => 0,
         }

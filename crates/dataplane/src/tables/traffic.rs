@@ -2,10 +2,11 @@
 
 use core::net::IpAddr;
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use esp::Sa;
 use policy::{Prefix, SaEntry};
-use wire::Headers;
+use wire::{Fragment, Headers};
 
 /// Which way packets go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -51,6 +52,22 @@ pub(crate) struct Traffic<'a> {
     pub(crate) is_in: bool,
     /// The outermost SA that protects it, or has.
     pub(crate) sa: Option<&'a SaEntry<Sa>>,
+}
+
+impl Traffic<'_> {
+    /// A number of the packet's flow, evenly spread, the same for all workers and as long as the process lives. Nobody
+    /// outside can choose flows that share it. All fragments of a packet have one, so it is without ports there.
+    pub(crate) fn flow_hash(&self) -> u64 {
+        let h = self.h;
+        let ports = if h.fragment == Fragment::Whole { (h.src_port, h.dst_port) } else { (0, 0) };
+        hasher().hash_one((h.src, h.dst, h.protocol, ports))
+    }
+}
+
+/// The hash of keys that packets give.
+pub(crate) fn hasher() -> &'static ahash::RandomState {
+    static HASHER: OnceLock<ahash::RandomState> = OnceLock::new();
+    HASHER.get_or_init(ahash::RandomState::default)
 }
 
 impl TrafficMatch {

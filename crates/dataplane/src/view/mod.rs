@@ -17,6 +17,7 @@ use wire::{FlowKey, Headers};
 
 use crate::model::{DEVICES_HOME, LOOPBACK, Now, Origin, Reach};
 use crate::tables::links::Links;
+use crate::tables::steering::Steering;
 use crate::tables::tunnel::Binding;
 use crate::tables::{Tables, Topology};
 
@@ -26,6 +27,7 @@ pub(crate) struct View {
     pub(crate) topology: Arc<Topology>,
     pub(crate) neighbours: Arc<Neighbours>,
     pub(crate) path_mtus: Arc<PathMtus>,
+    pub(crate) steering: Arc<Steering>,
     /// Connections that Linux tracks, where its NAT is learnt.
     pub(crate) nat: Option<Arc<Bindings>>,
     pub(crate) reader: Reader<Sa>,
@@ -49,9 +51,22 @@ impl View {
         let topology = tables.topology.load_full();
         let neighbours = tables.neighbours.load_full();
         let path_mtus = tables.path_mtus.load_full();
+        let steering = tables.steering.load_full();
         let (owner, nat) = (Some(worker), tables.nat.clone());
         let reach = Reach::default();
-        View { tables, topology, neighbours, path_mtus, nat, reader, now, worker, owner, reach }
+        View {
+            tables,
+            topology,
+            neighbours,
+            path_mtus,
+            steering,
+            nat,
+            reader,
+            now,
+            worker,
+            owner,
+            reach,
+        }
     }
 
     /// One of the same tables with another reader of the databases.
@@ -60,18 +75,21 @@ impl View {
         View { reach: self.reach, ..view }
     }
 
-    /// Takes over what the control thread has published; true if neighbours, routes or path MTUs changed.
+    /// Takes over what the control thread has published; true if neighbours, routes, path MTUs or steering changed.
     pub(crate) fn load_tables(&mut self) -> bool {
         let topology = self.tables.topology.load();
         let neighbours = self.tables.neighbours.load();
         let path_mtus = self.tables.path_mtus.load();
+        let steering = self.tables.steering.load();
         let changed = !Arc::ptr_eq(&topology, &self.topology)
             || !Arc::ptr_eq(&neighbours, &self.neighbours)
-            || !Arc::ptr_eq(&path_mtus, &self.path_mtus);
+            || !Arc::ptr_eq(&path_mtus, &self.path_mtus)
+            || !Arc::ptr_eq(&steering, &self.steering);
         if changed {
             self.topology = Arc::clone(&topology);
             self.neighbours = Arc::clone(&neighbours);
             self.path_mtus = Arc::clone(&path_mtus);
+            self.steering = Arc::clone(&steering);
         }
         changed
     }

@@ -49,6 +49,7 @@ mod sockets;
 mod spec;
 mod srv6;
 mod srv6_errors;
+mod steering;
 mod support;
 mod taps;
 mod transport;

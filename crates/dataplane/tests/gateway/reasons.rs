@@ -15,6 +15,7 @@ use crate::support::{
 };
 use crate::{
     device, gtpu, ipcomp, iptfs, iptfs_rates, nested, newcomers, rates, route_based, shaping, srv6,
+    steering,
 };
 
 /// Makes gateway B drop one packet at least for this reason.
@@ -281,6 +282,7 @@ fn produce(reason: DropReason) -> Gateway {
             b = gtpu::produce(reason);
         }
         DropReason::NewFlowLimit => b = newcomers::produce(),
+        DropReason::NoPath => b = steering::produce(),
         DropReason::RateLimit => b = rates::produce(),
         DropReason::LimitQueueFull | DropReason::LimitWait => b = shaping::produce(reason),
         DropReason::TtlExceeded => b.put_lan(&Ip { ttl: 1, ..back }.sized(100, 1)),

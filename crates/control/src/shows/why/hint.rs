@@ -130,6 +130,9 @@ fn of_drop(reason: DropReason, policy: &str) -> Option<String> {
         DropReason::NoRoute | DropReason::RouteProhibited => {
             "`culvert route` shows the routes as the data path has them, `ip route get` as Linux does".into()
         }
+        DropReason::NoPath => "`culvert path` shows what is wrong with the paths of the rule; \
+            `otherwise = \"best\"` in it would take the least bad one"
+            .into(),
         DropReason::EgressNotPort => "the peer has to be reached by a port: add the interface as [[port]], \
             or route the peer by one"
             .into(),
@@ -169,6 +172,7 @@ mod tests {
             DropReason::OutNoTunnel,
             DropReason::ReversePath,
             DropReason::NoRoute,
+            DropReason::NoPath,
             DropReason::EgressNotPort,
             DropReason::OutTooBig,
         ] {

@@ -181,6 +181,13 @@ impl Daemon {
             Step::RateLimit(name) => {
                 self::step("limit", format!("{name}, if it has tokens: culvert limit show {name}"))
             }
+            Step::Path { rule, path } => match path {
+                Some(path) => self::step("steer", format!("{rule}, by path {path}")),
+                None => self::step(
+                    "steer",
+                    format!("{rule}, which stops packets while none of its paths is good"),
+                ),
+            },
             Step::Nat(says) => self::step("NAT", nat_answer(*says)),
             Step::Policy { direction, marks, index, says } => {
                 let question = match direction {
