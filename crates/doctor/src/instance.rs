@@ -1,8 +1,8 @@
 //! Checks of the programs around culvert, of a running daemon, and of what a dead one left.
 
-use report::Owner;
 use report::paths;
 use report::units::span;
+use report::{Owner, WarningKind};
 
 use super::facts::{Facts, Running, Standing};
 use super::finding::Finding;
@@ -181,108 +181,116 @@ fn running_daemon(name: &str, running: &Running) -> Vec<Finding> {
         ));
     }
     findings.extend(status.warnings.iter().map(|warning| {
-        let (why, next) = advice(name, warning);
-        Finding::warning(check, warning, why, next)
+        let (why, next) = advice(name, &warning.kind);
+        Finding::warning(check, &warning.text, why, next)
     }));
     findings
 }
 
-/// Meaning of the daemon's own warnings, recognised by their words; there is a next step for any
-/// other, too.
-fn advice(name: &str, warning: &str) -> (&'static str, String) {
-    if warning.contains("firewall = \"bypass\"") {
-        (
+/// Meaning of the daemon's own warnings by their kind; there is a next step for any other, too.
+fn advice(name: &str, kind: &WarningKind) -> (&'static str, String) {
+    match kind {
+        WarningKind::FirewallBypass => (
             "packets of the fast path pass Linux's firewalls by",
             "nft list ruleset; docs/guides/beside-the-kernel.md, Firewalls".into(),
-        )
-    } else if warning.contains("replay protection off") {
-        (
+        ),
+        WarningKind::ReplayOff => (
             "an attacker who records packets can send them again, and they are taken",
             "set replay_window = 32 or more for the child in swanctl.conf, then: swanctl \
              --load-all and swanctl --rekey"
                 .into(),
-        )
-    } else if warning.contains("have one key") {
-        (
+        ),
+        WarningKind::SharedKeys => (
             "two packets with one nonce under one key tell both texts, and with AES-GCM the key that \
              authenticates; only the random salts of the IVs keep these SAs' nonces apart",
             "openssl rand -hex 20 for each SA of each direction, at both ends; better an IKE daemon \
              (docs/guides/policies.md, Keys set by hand)"
                 .into(),
-        )
-    } else if warning.contains("IPComp alone or too many SAs") {
-        (
+        ),
+        WarningKind::UnsupportedPolicies => (
             "culvert compresses what ESP or AH protects, before that, and applies three SAs at most",
             format!("put ESP or AH behind IPComp; which they are: culvert policy --name {name}"),
-        )
-    } else if warning.contains("no tunnel interface has it") {
-        (
+        ),
+        WarningKind::NoTunnelInterface => (
             "a packet belongs to an if_id only by a tunnel interface that it is routed to",
             "add a [[tunnel]] with that if_id to the configuration, and reload culvert".into(),
-        )
-    } else if warning.contains("does not exist any more") {
-        (
+        ),
+        WarningKind::InterfaceGone => (
             "a policy names an interface by its number, and one that is made anew has another",
             "swanctl --load-all, once the interface is back".into(),
-        )
-    } else if warning.contains("sequence number") {
-        (
+        ),
+        WarningKind::NumbersNearEnd => (
             "a sequence number is used once: at the last one the SA stops",
             "swanctl --rekey --child CHILD; propose ESN, or set rekey_packets".into(),
-        )
-    } else if warning.contains("seccomp") {
-        (
+        ),
+        WarningKind::Seccomp => (
             "what gets into the daemon may ask anything of the kernel that root may with its capabilities",
             "take seccomp = false out of [security], or use a kernel with CONFIG_SECCOMP_FILTER \
              (docs/reference/security.md), then: systemctl restart culvert"
                 .into(),
-        )
-    } else if warning.contains("vault is on a disk") {
-        (
+        ),
+        WarningKind::VaultOnDisk => (
             "who gets at the disk later reads traffic that was recorded before: there is no forward \
              secrecy",
             "mount a tmpfs on /run, or on /run/culvert (for a container: on the host's), then: \
              systemctl restart culvert"
                 .into(),
-        )
-    } else if warning.starts_with("guard: barrier ") {
-        (
+        ),
+        WarningKind::BarrierRefused => (
             "nft or the kernel takes no barrier for just these packets, so one that blocks more stands in the kernel",
             format!("change or delete the policy; all of them: culvert policy --name {name}"),
-        )
-    } else if warning.starts_with("IPv6 guard: nft cannot be started") {
-        (
+        ),
+        WarningKind::NftMissing => (
             "without nft the guard for IPv6 is made of kernel policies, which also block what this host itself sends \
              to and gets from protected networks",
             "apt-get install nftables".into(),
-        )
-    } else if warning.starts_with("IPv6 guard: nft") {
-        (
+        ),
+        WarningKind::NftFails => (
             "what nft says is the reason; until then the guard for IPv6 is made of kernel policies, which also block \
              what this host itself sends to and gets from protected networks",
             "modprobe nf_tables; nft list ruleset".into(),
-        )
-    } else if warning.contains("guard.enabled") {
-        (
+        ),
+        WarningKind::GuardOff => (
             "nothing in the kernel holds protected traffic back then",
             "remove guard.enabled = false from the configuration, then: systemctl reload culvert"
                 .into(),
-        )
-    } else if warning.contains("cleartext that policy leaves to Linux") {
-        (
+        ),
+        WarningKind::CleartextInterface => (
             "firewall rules and reverse path filters that name the port do not meet it",
             "a driver with native XDP and Linux 6.1 or later; else name the private interface in \
              the firewall too (docs/guides/firewalls.md)"
                 .into(),
-        )
-    } else if warning.starts_with("srv6") {
-        (super::segments::WHY, super::segments::NEXT.into())
-    } else if warning.starts_with("vlan[") {
-        (super::vlan_entries::WHY, super::vlan_entries::NEXT.into())
-    } else if warning.starts_with("port ") {
-        ("its packets are not taken", format!("culvert port --name {name}"))
-    } else {
-        ("the running daemon says so", format!("culvert status --name {name}"))
+        ),
+        WarningKind::ClosedSegments => (super::segments::WHY, super::segments::NEXT.into()),
+        WarningKind::IdleVlan => (super::vlan_entries::WHY, super::vlan_entries::NEXT.into()),
+        WarningKind::PortDown => ("its packets are not taken", format!("culvert port --name {name}")),
+        WarningKind::MemifFaults => (
+            "packets that the application at the other end hands over wrongly are lost, or end its connection",
+            format!("culvert port --json --name {name} has the counts (faults); then mend the application"),
+        ),
+        // Each of these says by itself what it means and what would be right.
+        WarningKind::ReloadRefused
+        | WarningKind::RestartPending
+        | WarningKind::NoIkeSocket
+        | WarningKind::RefusedSockets
+        | WarningKind::GuardIncomplete
+        | WarningKind::EarlyAcquire
+        | WarningKind::LostInHang
+        | WarningKind::SenderCpu
+        | WarningKind::DefaultBlocks
+        | WarningKind::IdleWorkers
+        | WarningKind::FirewallKeeps
+        | WarningKind::KernelSource
+        | WarningKind::VaultBehind
+        | WarningKind::NotInUdp
+        | WarningKind::KernelSas
+        | WarningKind::NoSasCame
+        | WarningKind::DeviceDown
+        | WarningKind::MarkedSas
+        | WarningKind::WeakSuites
+        | WarningKind::Other(_) => {
+            ("the running daemon says so", format!("culvert status --name {name}"))
+        }
     }
 }
 
@@ -342,11 +350,17 @@ mod tests {
     use super::super::facts::{healthy, healthy_daemon};
     use super::super::finding::Outcome;
     use super::super::rows::{Row, assert_rows};
+    use report::Warning;
+
     use super::*;
 
     fn daemon_of(facts: &mut Facts) -> &mut Running {
         let daemon = facts.instance.daemon.get_or_insert_with(|| Ok(healthy_daemon()));
         daemon.as_mut().unwrap()
+    }
+
+    fn warn(facts: &mut Facts, kind: WarningKind, text: &str) {
+        daemon_of(facts).status.warnings.push(Warning::new(kind, text));
     }
 
     fn process(socket: Option<&str>) -> IkeProcess {
@@ -418,18 +432,18 @@ mod tests {
             (|f| daemon_of(f).status.version = "0.0.1".into(), "daemon", Warning, &["0.0.1"]),
             (|f| daemon_of(f).balance = -3, "daemon", Problem, &["-3", "report"]),
             (
-                |f| {
-                    let warning = "2 inbound SAs have replay protection off".into();
-                    daemon_of(f).status.warnings.push(warning);
-                },
+                |f| warn(f, WarningKind::ReplayOff, "2 inbound SAs have replay protection off"),
                 "daemon",
                 Warning,
                 &["2 inbound", "replay_window"],
             ),
             (
                 |f| {
-                    let warning = "1 policies ask for IPComp alone or too many SAs: blocked".into();
-                    daemon_of(f).status.warnings.push(warning);
+                    warn(
+                        f,
+                        WarningKind::UnsupportedPolicies,
+                        "1 policies ask for IPComp alone or too many SAs: blocked",
+                    )
                 },
                 "daemon",
                 Warning,
@@ -437,8 +451,11 @@ mod tests {
             ),
             (
                 |f| {
-                    let warning = "SAs 0x00000001 (a > b) and 0x00000002 (b > a) have one key: x";
-                    daemon_of(f).status.warnings.push(warning.into());
+                    warn(
+                        f,
+                        WarningKind::SharedKeys,
+                        "SAs 0x00000001 (a > b) and 0x00000002 (b > a) have one key: x",
+                    )
                 },
                 "daemon",
                 Warning,
@@ -446,8 +463,11 @@ mod tests {
             ),
             (
                 |f| {
-                    let warning = "vlan[0].interface = \"wan.7\": there is no such interface";
-                    daemon_of(f).status.warnings.push(warning.into());
+                    warn(
+                        f,
+                        WarningKind::IdleVlan,
+                        "vlan[0].interface = \"wan.7\": there is no such interface",
+                    )
                 },
                 "daemon",
                 Warning,
@@ -455,8 +475,11 @@ mod tests {
             ),
             (
                 |f| {
-                    let warning = "srv6: no interface is inside the domain, so ...";
-                    daemon_of(f).status.warnings.push(warning.into());
+                    warn(
+                        f,
+                        WarningKind::ClosedSegments,
+                        "srv6: no interface is inside the domain, so ...",
+                    )
                 },
                 "daemon",
                 Warning,
@@ -464,8 +487,11 @@ mod tests {
             ),
             (
                 |f| {
-                    let warning = "1 SAs are near their last sequence number: rekey".into();
-                    daemon_of(f).status.warnings.push(warning);
+                    warn(
+                        f,
+                        WarningKind::NumbersNearEnd,
+                        "1 SAs are near their last sequence number: rekey",
+                    )
                 },
                 "daemon",
                 Warning,
@@ -473,29 +499,35 @@ mod tests {
             ),
             (
                 |f| {
-                    let warning = "port lan: cleartext that policy leaves to Linux comes in by x";
-                    daemon_of(f).status.warnings.push(warning.into());
+                    warn(
+                        f,
+                        WarningKind::CleartextInterface,
+                        "port lan: cleartext that policy leaves to Linux comes in by x",
+                    )
                 },
                 "daemon",
                 Warning,
                 &["firewall rules", "native XDP"],
             ),
             (
-                |f| daemon_of(f).status.warnings.push("security.seccomp = false: none".into()),
+                |f| warn(f, WarningKind::Seccomp, "security.seccomp = false: none"),
                 "daemon",
                 Warning,
                 &["CONFIG_SECCOMP_FILTER", "docs/reference/security.md"],
             ),
             (
-                |f| daemon_of(f).status.warnings.push("guard.enabled = false: clear".into()),
+                |f| warn(f, WarningKind::GuardOff, "guard.enabled = false: clear"),
                 "daemon",
                 Warning,
                 &["remove guard.enabled"],
             ),
             (
                 |f| {
-                    let warning = "guard: barrier `src ::/0 ...` is refused: nft: Error: no";
-                    daemon_of(f).status.warnings.push(warning.into());
+                    warn(
+                        f,
+                        WarningKind::BarrierRefused,
+                        "guard: barrier `src ::/0 ...` is refused: nft: Error: no",
+                    )
                 },
                 "daemon",
                 Warning,
@@ -503,30 +535,30 @@ mod tests {
             ),
             (
                 |f| {
-                    let warning = "IPv6 guard: nft cannot be started: no such file";
-                    daemon_of(f).status.warnings.push(warning.into());
+                    warn(
+                        f,
+                        WarningKind::NftMissing,
+                        "IPv6 guard: nft cannot be started: no such file",
+                    )
                 },
                 "daemon",
                 Warning,
                 &["kernel policies", "apt-get install nftables"],
             ),
             (
-                |f| {
-                    let warning = "IPv6 guard: nft: cache initialization failed";
-                    daemon_of(f).status.warnings.push(warning.into());
-                },
+                |f| warn(f, WarningKind::NftFails, "IPv6 guard: nft: cache initialization failed"),
                 "daemon",
                 Warning,
                 &["kernel policies", "modprobe nf_tables"],
             ),
             (
-                |f| daemon_of(f).status.warnings.push("port wan: missing".into()),
+                |f| warn(f, WarningKind::PortDown, "port wan: missing"),
                 "daemon",
                 Warning,
                 &["culvert port --name gwa"],
             ),
             (
-                |f| daemon_of(f).status.warnings.push("something new".into()),
+                |f| warn(f, WarningKind::Other(String::new()), "something new"),
                 "daemon",
                 Warning,
                 &["something new", "culvert status --name gwa"],

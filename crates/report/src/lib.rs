@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | this one | requests, and the answers to most of them |
 //! | `capture`, `connections`, `event`, `flows`, `limit`, `nat`, `reload`, `why` | the answers of a command each |
+//! | `warning` | warnings of a running daemon |
 //! | `words` | fields that are one of a few words |
 //! | [`client`] | asks a running daemon |
 //! | [`paths`] | where an instance keeps its sockets and its state |
@@ -24,6 +25,7 @@ pub mod protocol;
 mod reload;
 pub mod rule_text;
 pub mod units;
+mod warning;
 mod why;
 mod words;
 
@@ -39,6 +41,7 @@ pub use flows::{Flow, Flows, FlowsRequest};
 pub use limit::{Limit, LimitBucket, LimitColour, LimitSet, LimitWaiting};
 pub use nat::{Nat, NatConnection, NatEnds, NatTable};
 pub use reload::{Configuration, Refusal, Reloaded};
+pub use warning::{Warning, WarningKind, Warnings};
 pub use why::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 pub use words::{
     Direction, Owner, PolicyAction, PolicyProtocol, PortKind, PortMode, SaMode, SaPlacement,
@@ -215,8 +218,9 @@ pub struct Status {
     /// The configuration file, and what has become of reloads.
     #[serde(default)]
     pub configuration: Configuration,
-    /// Warnings for the operator.
-    pub warnings: Vec<String>,
+    /// Warnings for the operator, with their kinds.
+    #[serde(flatten)]
+    pub warnings: Warnings,
 }
 
 /// State of a worker.

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::clock::Now;
 use config::{Listed, Problem};
-use report::{Configuration, Refusal};
+use report::{Configuration, Refusal, Warning, WarningKind};
+
+use crate::clock::Now;
 
 /// Since the daemon's start.
 pub struct Reloads {
@@ -53,18 +54,20 @@ impl Reloads {
     }
 
     /// Warnings for the operator.
-    pub fn warnings(&self, now: Now) -> impl Iterator<Item = String> + '_ {
+    pub fn warnings(&self, now: Now) -> impl Iterator<Item = Warning> + '_ {
         let refused = self.refusal.iter().map(move |refusal| {
             let ago = now.wall_ms.saturating_sub(refusal.time_ms) / 1000;
-            format!(
+            let text = format!(
                 "{} was not reloaded {ago} s ago, and nothing of it is in force: {}; mend it, then: culvert reload",
                 self.file.display(),
                 refusal.why
-            )
+            );
+            Warning::new(WarningKind::ReloadRefused, text)
         });
         let waiting = (!self.waiting.is_empty()).then(|| {
             let keys = self.waiting.join(", ");
-            format!("keys of {} that wait for a restart: {keys}", self.file.display())
+            let text = format!("keys of {} that wait for a restart: {keys}", self.file.display());
+            Warning::new(WarningKind::RestartPending, text)
         });
         refused.chain(waiting)
     }
@@ -94,13 +97,13 @@ mod tests {
         let problem = |key: &str| Problem::new(key, &1, "wrong", "right");
         reloads.refuse(now, in_a_line(path, &[problem("a.b"), problem("c.d")]));
         let [warning] = &reloads.warnings(now).collect::<Vec<_>>()[..] else { panic!("one") };
-        assert!(warning.contains("/etc/c.toml: a.b = 1: wrong (and 1 more)"), "{warning}");
+        assert!(warning.text.contains("/etc/c.toml: a.b = 1: wrong (and 1 more)"), "{warning:?}");
         let report = reloads.report();
         assert_eq!((report.reloads, report.refused, report.refusal.is_some()), (0, 1, true));
         reloads.take(now, vec!["tun.mtu".into()]);
         let report = reloads.report();
         assert_eq!((report.reloads, report.refused, report.refusal), (1, 1, None));
         let [warning] = &reloads.warnings(now).collect::<Vec<_>>()[..] else { panic!("one") };
-        assert!(warning.ends_with("wait for a restart: tun.mtu"), "{warning}");
+        assert!(warning.text.ends_with("wait for a restart: tun.mtu"), "{warning:?}");
     }
 }

@@ -17,6 +17,7 @@ use std::time::Instant;
 use forward::path_mtu::PathMtuTable;
 use guard::Guard;
 use policy::PolicyEntry;
+use report::Warning;
 
 use self::by_sender::BySender;
 use self::inner_mtus::InnerMtus;
@@ -29,7 +30,7 @@ pub(super) struct Sas {
     /// The policies that guard, routes and steering have followed, by index.
     pub(super) followed: HashMap<u32, Arc<PolicyEntry>>,
     pub(super) guard: Guard,
-    pub(super) guard_trouble: Option<String>,
+    pub(super) guard_trouble: Option<Warning>,
     pub(super) check_at: Instant,
     /// Policies that are not carried out, and which of them were logged.
     pub(super) shortfalls: Shortfalls,

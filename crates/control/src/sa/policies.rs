@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use guard::Defaults;
+use guard::{Defaults, GuardError, NftError};
 use policy::{Action, PolicyConfig, PolicyEntry};
+use report::{Warning, WarningKind};
 use tracing::{error, info, warn};
 
 use crate::clock::Now;
@@ -166,13 +167,22 @@ impl Daemon {
             Ok(()) if self.sa.guard.is_complete() => self.sa.guard_trouble = None,
             Ok(()) => {}
             Err(error) => {
-                let text = error.to_string();
-                if self.sa.guard_trouble.as_ref() != Some(&text) {
-                    error!("{text}");
-                    self.sa.guard_trouble = Some(text);
+                let trouble = Warning::new(kind_of(&error), error.to_string());
+                if self.sa.guard_trouble.as_ref() != Some(&trouble) {
+                    error!("{}", trouble.text);
+                    self.sa.guard_trouble = Some(trouble);
                 }
             }
         }
+    }
+}
+
+/// Kind of the warning while the guard is in trouble.
+const fn kind_of(error: &GuardError) -> WarningKind {
+    match error {
+        GuardError::Netfilter(NftError::Missing(_)) => WarningKind::NftMissing,
+        GuardError::Netfilter(_) => WarningKind::NftFails,
+        _ => WarningKind::GuardIncomplete,
     }
 }
 

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use mirror::Snapshot;
 use policy::{Mark, PolicyEntry, Scope};
+use report::{Warning, WarningKind};
 use tracing::warn;
 
 use crate::texts::direction_text;
@@ -74,18 +75,23 @@ impl Shortfalls {
     }
 
     /// Warnings for `culvert status`; `has_tunnel` as for [`Shortfalls::tell`].
-    pub fn warnings(&self, snapshot: &Snapshot, has_tunnel: impl Fn(u32) -> bool) -> Vec<String> {
+    pub fn warnings(&self, snapshot: &Snapshot, has_tunnel: impl Fn(u32) -> bool) -> Vec<Warning> {
         let count = self.noted.len();
         let unknown = (count > 0).then(|| {
             let some = self.noted.values().take(NAMED).map(String::as_str);
             let some = some.collect::<Vec<_>>().join("; ");
             let more = if count > NAMED { "; ..." } else { "" };
-            format!("{count} policies {FATE} ({some}{more})")
+            let text = format!("{count} policies {FATE} ({some}{more})");
+            Warning::new(WarningKind::UnsupportedPolicies, text)
         });
         let gone = self.naming.missing(|ifindex| snapshot.link(ifindex).is_some());
-        let gone = gone.map(|(ifindex, policies)| absent(ifindex, policies));
+        let gone = gone.map(|(ifindex, policies)| {
+            Warning::new(WarningKind::InterfaceGone, absent(ifindex, policies))
+        });
         let alone = self.tunnelled.missing(has_tunnel);
-        let alone = alone.map(|(if_id, policies)| without_tunnel(if_id, policies));
+        let alone = alone.map(|(if_id, policies)| {
+            Warning::new(WarningKind::NoTunnelInterface, without_tunnel(if_id, policies))
+        });
         unknown.into_iter().chain(gone).chain(alone).collect()
     }
 }
@@ -238,7 +244,11 @@ mod tests {
             put(&mut shortfalls, unknown);
         }
         let warnings = shortfalls.warnings(&snapshot, no);
-        let [templates, gone, alone] = &warnings[..] else { panic!("{warnings:?}") };
+        let kinds: Vec<_> = warnings.iter().map(|warning| warning.kind.clone()).collect();
+        use WarningKind::{InterfaceGone, NoTunnelInterface, UnsupportedPolicies};
+        assert_eq!(kinds, [UnsupportedPolicies, InterfaceGone, NoTunnelInterface]);
+        let texts: Vec<_> = warnings.into_iter().map(|warning| warning.text).collect();
+        let [templates, gone, alone] = &texts[..] else { panic!("{texts:?}") };
         assert!(
             templates.starts_with("5 policies ask for IPComp alone or too many SAs"),
             "{templates}"

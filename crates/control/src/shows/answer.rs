@@ -29,7 +29,7 @@ use crate::texts::{
     binding_text, direction_text, end_text, mac_text, mark_text, mode_text, selected_protocol,
     spi_text, suite_text,
 };
-use crate::{Daemon, kernel_blocks, left, lifetimes, slots, vlan_entries};
+use crate::{Daemon, kernel_blocks, left, lifetimes, slots};
 
 impl Daemon {
     /// The answer to a question: JSON text, or a capture.
@@ -87,92 +87,8 @@ impl Daemon {
         let databases = self.sa.source.databases();
         let troubles: Vec<_> =
             self.crew.ports.troubles().chain(self.linux.memifs.troubles()).collect();
-        let down = troubles.iter().filter_map(|(port, why)| Some((*port, (*why)?)));
-        let mut warnings: Vec<String> = self.life.reloads.warnings(now).collect();
-        warnings.extend(down.map(|(port, why)| format!("port {port}: {why}")));
-        warnings.extend(self.linux.memifs.states().filter(|p| !p.faults.is_empty()).map(|p| {
-            let faults = p.faults.iter().map(|(fault, count)| format!("{fault} {count}"));
-            let faults = faults.collect::<Vec<_>>().join(", ");
-            format!("port {}: its peers broke the rules of memif: {faults}", p.interface)
-        }));
-        let snapshot = self.linux.observer.snapshot();
-        warnings.extend(vlan_entries::warnings(&self.config, snapshot));
-        warnings.extend_from_slice(self.linux.reflection.segments_seen().warnings());
-        warnings.extend(self.crew.esp_sockets.warnings());
-        warnings.extend(self.sa.guard_trouble.clone());
-        warnings.extend(self.sa.guard.warnings());
-        warnings.extend(self.shows.early_trouble.clone());
-        warnings.extend(self.linux.way_back.warnings().cloned());
-        warnings.extend(self.life.past_daemon.warnings());
-        warnings.extend(self.sa.by_sender.warnings().cloned());
-        if !self.config.guard.enabled && !self.sa.source.is_beside_kernel() {
-            warnings.push(match self.is_guarded() {
-                false => {
-                    "guard.enabled = false: if the daemon dies, traffic leaves in clear".into()
-                }
-                true => {
-                    "guard.enabled = false, but a default action blocks, and only the guard can \
-                    carry that out: it stands (`ip xfrm policy getdefault`)"
-                        .into()
-                }
-            });
-        }
-        let mut blocked = self.defaults().directions();
-        if self.sa.source.is_beside_kernel() && blocked.any(|way| way == Direction::Out) {
-            warnings.push(
-                "the kernel's default action blocks what leaves: so it refuses to send its own packets \
-                 to culvert0, also those that a policy protects; a policy with `action block` of the last \
-                 priority blocks the same and spares culvert0 (`ip xfrm policy getdefault`)"
-                    .into(),
-            );
-        }
-        warnings.extend(self.life.confinement.warning());
-        warnings.extend(self.crew.workers.plan().warning(self.crew.ports.most_queues()));
-        warnings.extend(self.sa.source.warnings());
         let tunnels = self.tunnel_state(now);
-        if tunnels.up > 0 {
-            warnings.extend(self.waiting_policies(now));
-        }
-        warnings.extend(self.offload.devices.borrow().warnings());
-        let has_tunnel = |if_id| self.carries_if_id(if_id);
-        warnings.extend(self.sa.shortfalls.warnings(snapshot, has_tunnel));
-        let local = |addr| snapshot.addresses().any(|a| a.addr == addr);
-        let topology = self.crew.tables.topology.load();
-        let marked = databases
-            .sas()
-            .filter(|sa| !sa.config.mark.matches(0) && local(sa.config.params.dst))
-            .filter(|sa| topology.tunnels.of_sa(&sa.config).is_none())
-            .count();
-        if marked > 0 {
-            warnings.push(format!(
-                "{marked} inbound SAs have a mark, which no ESP packet has, and no tunnel interface \
-                 between their ends has it: they decrypt nothing; leave mark_in_sa out of \
-                 swanctl.conf"
-            ));
-        }
-        let weak =
-            databases.sas().filter(|sa| sa.config.params.suite.weaknesses().next().is_some());
-        let weak = weak.count();
-        if self.config.crypto.allow_weak {
-            warnings.push(format!(
-                "crypto.allow_weak = true: DES, 3DES and MD5 are taken; {weak} SAs use them"
-            ));
-        }
-        let without_window = databases.sas().filter(|sa| {
-            sa.config.params.replay_window == 0 && sa.esp.live().edge().load(Relaxed) > 0
-        });
-        let without_window = without_window.count();
-        if without_window > 0 {
-            warnings.push(format!("{without_window} inbound SAs have replay protection off"));
-        }
-        let near_wrap = databases
-            .sas()
-            .filter(|sa| PacketSa::of(sa.esp.session()).is_none())
-            .filter(|sa| !matches!(sa.esp.numbers_left(), esp::NumbersLeft::Ample))
-            .count();
-        if near_wrap > 0 {
-            warnings.push(format!("{near_wrap} SAs are near their last sequence number: rekey"));
-        }
+        let warnings = self.warnings(now, tunnels.up > 0);
         let builtin = self.sa.source.builtin();
         Status {
             name: self.config.name.clone(),

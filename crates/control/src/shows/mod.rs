@@ -11,6 +11,7 @@ pub mod reader;
 pub mod texts;
 pub mod tunnel_state;
 pub mod vici;
+mod warnings;
 pub mod why;
 
 use crypto::Providers;

@@ -9,6 +9,7 @@ use config::IptfsRates;
 use crypto::Keys;
 use esp::{Sa, TunnelHeaders};
 use policy::{Databases, SaConfig, SaId};
+use report::Warning;
 use xfrm::codec::LifetimeConfig;
 use xfrm::{Counters, Replay};
 
@@ -45,7 +46,7 @@ pub trait Owner {
     fn limits_of(&self, sa: &SaId) -> Option<LifetimeConfig>;
 
     /// Warnings for the operator.
-    fn warnings(&self) -> Vec<String>;
+    fn warnings(&self) -> Vec<Warning>;
 
     /// Tries again what failed.
     fn retry(&mut self);

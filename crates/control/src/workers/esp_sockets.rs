@@ -15,6 +15,7 @@ use forward::SourceCheck;
 use io::udp::Unfit;
 use io::{EspSocket, Port as _, PortCounters, PortStats};
 use mirror::Snapshot;
+use report::{Warning, WarningKind};
 use tracing::{info, warn};
 use wire::MacAddr;
 use xfrm::Handed;
@@ -155,18 +156,18 @@ impl EspSockets {
     }
 
     /// Warnings for the operator.
-    pub fn warnings(&self) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if self.is_on && self.entries.is_empty() {
-            warnings.push(
+            warnings.push(Warning::new(
+                WarningKind::NoIkeSocket,
                 "no IKE daemon has handed over its UDP socket of port 4500: nothing that a policy \
-                 protects leaves; start it by `culvert exec`, with the library of this version"
-                    .into(),
-            );
+                 protects leaves; start it by `culvert exec`, with the library of this version",
+            ));
         }
         if self.refused > 0 {
-            warnings
-                .push(format!("{} sockets that programs handed over were refused", self.refused));
+            let text = format!("{} sockets that programs handed over were refused", self.refused);
+            warnings.push(Warning::new(WarningKind::RefusedSockets, text));
         }
         warnings
     }

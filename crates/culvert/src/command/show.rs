@@ -85,7 +85,7 @@ fn status_text(s: Status, verbose: bool) -> String {
             ),
         ]);
     }
-    rows.extend(s.warnings.into_iter().map(|w| ("warning", w)));
+    rows.extend(s.warnings.0.into_iter().map(|warning| ("warning", warning.text)));
     let width = rows.iter().map(|(k, _)| k.len()).max().unwrap_or_default().max(10);
     rows.iter().map(|(k, v)| format!("{k:<width$} {v}")).collect::<Vec<_>>().join("\n")
 }
@@ -568,7 +568,7 @@ the guard in the kernel {blocked}"
 
 #[cfg(test)]
 mod tests {
-    use report::Latency;
+    use report::{Latency, Warning, WarningKind, Warnings};
 
     use super::*;
 
@@ -612,7 +612,10 @@ mod tests {
             policies: 6,
             tunnels: TunnelState { up: 1, has_ike: true, ..TunnelState::default() },
             engine: "openssl".into(),
-            warnings: vec!["port wan: no such interface".into()],
+            warnings: Warnings(vec![Warning::new(
+                WarningKind::PortDown,
+                "port wan: no such interface",
+            )]),
             ..Status::default()
         };
         let short = "instance   gwa, up 0s\ntunnels    1 up\nports      1 of 2 up\nSAs        4\npolicies   6\n\

@@ -496,7 +496,7 @@ pub fn healthy_daemon() -> Running {
             unprivileged: false,
             workers: Vec::new(),
             configuration: report::Configuration::default(),
-            warnings: Vec::new(),
+            warnings: report::Warnings::default(),
         },
         ports: vec![port("wan"), port("lan")],
         sas: Vec::new(),

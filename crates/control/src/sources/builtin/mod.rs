@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use crypto::{Keys, Providers};
 use esp::Sa;
 use policy::{Action, Databases, Direction, SaId, WorkerIndex};
+use report::{Warning, WarningKind};
 use tracing::{error, info, warn};
 use vault::{Record, Vault, VaultError};
 use wire::Headers;
@@ -259,26 +260,33 @@ impl Owner for Builtin {
         self.database.limits_of(sa)
     }
 
-    fn warnings(&self) -> Vec<String> {
+    fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
-        warnings.extend(on_disk(&self.vault.borrow()));
+        let mut warn = |kind, text: String| warnings.push(Warning::new(kind, text));
+        if let Some(text) = on_disk(&self.vault.borrow()) {
+            warn(WarningKind::VaultOnDisk, text);
+        }
         let unsaved = self.journal.unsaved() + self.database.backend().unsaved_numbers();
         if unsaved > 0 {
-            warnings.push(format!(
+            let text = format!(
                 "{unsaved} changes are not in the vault: a restart would not know of them (see the \
                  log for why); they are written when it takes them"
-            ));
+            );
+            warn(WarningKind::VaultBehind, text);
         }
         if let count @ 1.. = self.database.backend().bare() {
-            warnings.push(format!(
+            let text = format!(
                 "{count} SAs without UDP encapsulation were refused: --unprivileged carries ESP in UDP \
                  alone; set encap = yes in swanctl.conf"
-            ));
+            );
+            warn(WarningKind::NotInUdp, text);
         }
-        warnings.extend(self.database.backend().shared_keys());
+        if let Some(text) = self.database.backend().shared_keys() {
+            warn(WarningKind::SharedKeys, text);
+        }
         if let Some(count @ 1..) = self.kernel_sad.as_ref().map(KernelSad::count) {
-            warnings
-                .push(format!("the kernel has {count} SAs of its own: their ESP is left to it"));
+            let text = format!("the kernel has {count} SAs of its own: their ESP is left to it");
+            warn(WarningKind::KernelSas, text);
         }
         warnings
     }

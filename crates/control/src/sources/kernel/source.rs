@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crypto::Keys;
 use esp::Sa;
 use policy::{Databases, SaId};
+use report::{Warning, WarningKind};
 use tracing::{debug, error, warn};
 use xfrm::codec::LifetimeConfig;
 
@@ -110,13 +111,20 @@ impl Owner for KernelSource {
         Some(self.model.sa(&SaKey::from(sa))?.learnt.limits.clone())
     }
 
-    fn warnings(&self) -> Vec<String> {
-        let firewalls = match &self.firewall {
-            Some(_) => self.model.firewalls().warnings().collect(),
-            None => vec![PASSED_BY.to_owned()],
-        };
+    fn warnings(&self) -> Vec<Warning> {
+        use WarningKind as Kind;
+        let trouble = self.trouble.as_ref().map(|text| Warning::new(Kind::KernelSource, text));
         let shared_keys = self.published.shared_keys();
-        self.trouble.iter().cloned().chain(shared_keys).chain(firewalls).collect()
+        let shared_keys = shared_keys.map(|text| Warning::new(Kind::SharedKeys, text));
+        let mut warnings: Vec<Warning> = trouble.into_iter().chain(shared_keys).collect();
+        match &self.firewall {
+            Some(_) => {
+                let kept = self.model.firewalls().warnings();
+                warnings.extend(kept.map(|text| Warning::new(Kind::FirewallKeeps, text)));
+            }
+            None => warnings.push(Warning::new(Kind::FirewallBypass, PASSED_BY)),
+        }
+        warnings
     }
 
     fn retry(&mut self) {
