@@ -374,17 +374,17 @@ impl Gateway {
         provider: &dyn Provider,
         cores: &[usize],
     ) -> Result<Vec<JoinHandle<()>>, BenchError> {
-        let engines = (3..)
-            .zip(cores)
-            .map(|(seed, _)| {
-                Ok(CryptoParts {
-                    engine: provider.engine()?,
-                    ivs: IvSource::from_seed([seed; 32]),
-                    reader: self.databases.reader(),
-                })
+        let parts = |seed| {
+            Ok(CryptoParts {
+                engine: provider.engine()?,
+                ivs: IvSource::from_seed([seed; 32]),
+                reader: self.databases.reader(),
             })
-            .collect::<Result<Vec<_>, BenchError>>()?;
-        let workers = self.worker.add_crypto_pool(engines);
+        };
+        let own = parts(2)?;
+        let engines = (3..).zip(cores).map(|(seed, _)| parts(seed));
+        let engines = engines.collect::<Result<Vec<_>, BenchError>>()?;
+        let workers = self.worker.add_crypto_pool(own, engines);
         let workers = workers.map_err(BenchError::system("make an eventfd"))?;
         let (tell, told) = channel();
         let threads = workers.into_iter().zip(cores.to_vec()).map(|(worker, core)| {

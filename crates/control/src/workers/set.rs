@@ -146,7 +146,7 @@ struct Prepared {
     teams: Vec<Team>,
     /// New workers, behind those that stay.
     fresh: Vec<(Worker, Sender<Command>, Waker)>,
-    /// Parts of the crypto threads, by worker.
+    /// Parts of the crypto threads, by worker; those of the worker itself come first.
     crypto: Vec<Vec<CryptoParts>>,
 }
 
@@ -276,7 +276,11 @@ impl Workers {
             let (engine, ivs) = (kit.engine()?, new_ivs()?);
             Ok(CryptoParts { engine, ivs, reader: databases.reader() })
         };
-        let crypto = (0..count).map(|worker| plan.crypto_of(worker).map(parts).collect());
+        // A worker that has crypto threads works on bursts as one of them.
+        let crypto = (0..count).map(|worker| match plan.crypto_of(worker).count() {
+            0 => Ok(Vec::new()),
+            threads => (0..=threads).map(parts).collect(),
+        });
         let crypto = crypto.collect::<Result<_, WorkersError>>()?;
         Ok(Prepared { teams, fresh, crypto })
     }
@@ -306,8 +310,9 @@ impl Workers {
         self.plan = plan;
         for (number, (mut worker, parts)) in workers.into_iter().zip(crypto).enumerate() {
             let Some(running) = self.running.get_mut(number) else { break };
-            if !parts.is_empty() {
-                let threads = worker.add_crypto_pool(parts)?;
+            let mut parts = parts.into_iter();
+            if let Some(own) = parts.next() {
+                let threads = worker.add_crypto_pool(own, parts.collect())?;
                 let cpus = self.plan.crypto_of(number);
                 for (turn, (thread, cpu)) in threads.into_iter().zip(cpus).enumerate() {
                     let name = crypto_name(number + turn * self.plan.workers.len());

@@ -14,8 +14,6 @@ pub(crate) mod classify;
 pub(crate) mod prefetch;
 mod taps;
 
-use std::sync::Arc;
-
 use esp::Sa;
 use io::{Burst, Packet};
 use mem::Cache;
@@ -24,14 +22,14 @@ use policy::SaEntry;
 
 use crate::burst::classify::Addresses;
 use crate::crypt::{Inflation, Opens};
-use crate::features::Executor;
-use crate::features::Holds;
+use crate::features::{Executor, Holds, Thread};
 use crate::flows::FlowCache;
 use crate::model::{AGAIN, FlowHint, Meta, Metas, Newcomers, SOON, Source};
+use crate::out::Out;
 use crate::view::View;
 
 /// The mover of bursts: one for each worker, and for each helper.
-pub(crate) struct Path {
+pub(crate) struct Path<O = Out> {
     pub(crate) view: View,
     pub(crate) addresses: Addresses,
     pub(crate) flows: FlowCache,
@@ -39,18 +37,18 @@ pub(crate) struct Path {
     pub(crate) newcomers: Newcomers,
     /// True if packets of all flows are resolved at any time.
     pub(crate) admits_all: bool,
-    pub(crate) exec: Executor,
+    pub(crate) exec: Executor<O>,
 }
 
 /// Treatment of packets whose flow has no plan that holds.
-pub(crate) trait Misses {
+pub(crate) trait Misses<O = Out> {
     /// True if packets with a plan are misses too. A packet before them was left for the worker,
     /// which takes those behind it in order.
     fn takes_all(&self) -> bool;
 
     /// Moves a packet on. `held` is the SA that it was decrypted by, where that may have been
     /// removed since.
-    fn miss(&mut self, path: &mut Path, packet: Packet, meta: &Meta, held: Option<&SaEntry<Sa>>);
+    fn miss(&mut self, path: &mut Path<O>, packet: Packet, meta: &Meta, held: Option<&SaEntry<Sa>>);
 }
 
 /// Memory for the work on a burst, allocated once.
@@ -60,10 +58,9 @@ pub(crate) struct Scratch {
     pub(crate) metas: Metas,
 }
 
-impl Path {
-    pub(crate) fn new(view: View, flows: FlowCache, mut exec: Executor) -> Path {
-        exec.out.vlans = Arc::clone(&view.topology.vlans);
-        exec.out.segments = view.topology.segments.clone();
+impl<O: Thread> Path<O> {
+    pub(crate) fn new(view: View, flows: FlowCache, mut exec: Executor<O>) -> Path<O> {
+        exec.out.load_tables(&view.topology);
         let (addresses, newcomers) = (Addresses::new(), Newcomers::ALL);
         Path { view, addresses, flows, newcomers, admits_all: false, exec }
     }
@@ -71,7 +68,7 @@ impl Path {
     /// Moves each packet of a burst on.
     pub(crate) fn run(
         &mut self,
-        misses: &mut impl Misses,
+        misses: &mut impl Misses<O>,
         burst: &mut Burst,
         metas: &mut Metas,
         source: Source,
@@ -79,7 +76,7 @@ impl Path {
         self.newcomers = source.newcomers;
         self.exec.crypt.inflation = Inflation::WHOLE;
         self.look_at(burst, metas, source);
-        if self.exec.out.taps.is_some() {
+        if self.exec.out.taps().is_some() {
             self.tap_burst(burst, metas, source);
         }
         if self.exec.crypt.opens.room() < burst.len() {
@@ -140,7 +137,7 @@ impl Path {
     #[inline(never)]
     pub(crate) fn enter_any(
         &mut self,
-        misses: &mut impl Misses,
+        misses: &mut impl Misses<O>,
         packet: Packet,
         meta: &Meta,
         held: Option<&SaEntry<Sa>>,
@@ -153,7 +150,7 @@ impl Path {
 
     /// The third pass of bare ESP for this host, as its destination alone tells.
     #[inline(always)]
-    fn enter_own_esp(&mut self, misses: &mut impl Misses, packet: Packet, meta: &Meta) {
+    fn enter_own_esp(&mut self, misses: &mut impl Misses<O>, packet: Packet, meta: &Meta) {
         if let Some(outcome) = meta.end {
             return self.exec.out.end(packet, outcome);
         }
@@ -170,7 +167,7 @@ impl Path {
     #[inline(always)]
     fn enter(
         &mut self,
-        misses: &mut impl Misses,
+        misses: &mut impl Misses<O>,
         packet: Packet,
         meta: &Meta,
         held: Option<&SaEntry<Sa>>,
@@ -194,7 +191,7 @@ impl Path {
             Holds::By(sa) => Some(sa),
             Holds::No => return misses.miss(self, packet, meta, held),
         };
-        exec.out.counters.work.flow_hits.add(u64::from(!plan.action.is_counted_later()));
+        exec.out.counters().work.flow_hits.add(u64::from(!plan.action.is_counted_later()));
         plan.count(view.worker, h, view.now.wall_s);
         exec.apply(view, &plan.action, (sa, None), packet, meta);
     }
@@ -203,7 +200,7 @@ impl Path {
     #[inline(never)]
     fn meet(
         &mut self,
-        misses: &mut impl Misses,
+        misses: &mut impl Misses<O>,
         packet: Packet,
         meta: &Meta,
         held: Option<&SaEntry<Sa>>,
@@ -216,7 +213,7 @@ impl Path {
 
     /// Decrypts what was gathered, and moves on what was inside.
     #[inline(never)]
-    pub(crate) fn open_gathered(&mut self, misses: &mut impl Misses) {
+    pub(crate) fn open_gathered(&mut self, misses: &mut impl Misses<O>) {
         // What was inside may have to be opened again; each time it is shorter.
         while let Some(work) = self.exec.crypt.take_opens() {
             self.submit_opens(work);
@@ -240,7 +237,7 @@ impl Path {
         if self.exec.crypt.resync.is_watching {
             self.resynchronise(&mut work);
         }
-        if let Some(taps) = &mut self.exec.out.taps {
+        if let Some(taps) = self.exec.out.taps() {
             taps.opening(&self.view, &work);
         }
         self.exec.crypt.submit_opens(work, &self.view.reader);
@@ -251,16 +248,16 @@ impl Path {
     fn resynchronise(&mut self, work: &mut Opens) {
         let Path { view, exec, .. } = self;
         let tried = exec.crypt.resynchronise(work, &view.reader, view.now.ns);
-        exec.out.counters.work.resync_tries.add(tried.packets);
-        exec.out.counters.work.resyncs.add(tried.found);
+        exec.out.counters().work.resync_tries.add(tried.packets);
+        exec.out.counters().work.resyncs.add(tried.found);
     }
 
     /// Accepts what has been decrypted, in the order of arrival, moves it on in passes 2 and 3, and
     /// empties the burst.
-    pub(crate) fn accept_all(&mut self, misses: &mut impl Misses, opens: &mut Opens) {
+    pub(crate) fn accept_all(&mut self, misses: &mut impl Misses<O>, opens: &mut Opens) {
         let is_spread = self.exec.crypt.is_spread;
         let has_rules = !self.view.topology.mark_rules.is_empty();
-        let has_taps = self.exec.out.taps.is_some();
+        let has_taps = self.exec.out.taps().is_some();
         let Opens { packets, work, metas, .. } = opens;
         // Those of earlier bursts may follow.
         let works = work.get(..packets.len()).unwrap_or_default();
@@ -319,7 +316,7 @@ impl Path {
     #[inline(never)]
     pub(crate) fn enter_in_order(
         &mut self,
-        misses: &mut impl Misses,
+        misses: &mut impl Misses<O>,
         packets: impl Iterator<Item = Packet>,
         metas: &[Meta],
     ) {
@@ -335,7 +332,7 @@ impl Path {
 
     /// Opens what was gathered if the last of it is of IPComp.
     #[inline]
-    pub(crate) fn unwrap_last(&mut self, misses: &mut impl Misses) {
+    pub(crate) fn unwrap_last(&mut self, misses: &mut impl Misses<O>) {
         if self.exec.crypt.opens.is_to_unwrap() {
             self.open_gathered(misses);
         }
@@ -351,7 +348,7 @@ impl Path {
     }
 
     /// Runs what has been gathered through the engine and out of the ports' queues.
-    pub(crate) fn finish(&mut self, misses: &mut impl Misses) {
+    pub(crate) fn finish(&mut self, misses: &mut impl Misses<O>) {
         self.open_gathered(misses);
         self.exec.seal_gathered(&self.view);
     }
@@ -385,7 +382,6 @@ impl Path {
         self.exec.rooms.headends.begin_epoch();
         self.addresses.forget();
         self.exec.rooms.aggfrag.forget_ways();
-        self.exec.out.vlans = Arc::clone(&self.view.topology.vlans);
-        self.exec.out.segments = self.view.topology.segments.clone();
+        self.exec.out.load_tables(&self.view.topology);
     }
 }

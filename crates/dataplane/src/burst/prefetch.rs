@@ -22,9 +22,10 @@ use wire::{Summary, protocol};
 
 use crate::burst::Path;
 use crate::crypt::open_batch::OpenWork;
+use crate::features::Thread;
 use crate::model::{Action, FlowHint, Meta, Metas};
 
-impl Path {
+impl<O: Thread> Path<O> {
     /// The cache that a whole burst's lines are prefetched into.
     #[inline(always)]
     pub(crate) fn bulk_cache(&self) -> Cache {

@@ -17,6 +17,7 @@ use crate::features::hands::Hands;
 use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::features::seal::{seal_gathered, send_onward};
 use crate::model::{BundleSlot, Fate, Meta, SealAll};
+use crate::out::AnyOut;
 
 /// An entry of the table.
 struct FlowBundle {
@@ -184,7 +185,7 @@ pub(crate) fn seal_all(hands: &mut Hands<'_>, seal: &SealAll, mut packet: Packet
             onward.into_iter().for_each(|onward| seals.note_onward(onward));
         }
         // It is compressed, and that was all.
-        (None, Some(onward)) => send_onward(view, out, packet, onward),
+        (None, Some(onward)) => send_onward(view, *out, packet, onward),
         (None, None) => out.drop(packet, DropReason::OutStateExpired),
     }
 }

@@ -5,14 +5,14 @@ use outcome::DropReason;
 use wire::Fields;
 
 use crate::model::{Forward, LinuxWay, NextHop};
-use crate::out::Out;
+use crate::out::AnyOut;
 use crate::view::View;
 
 /// Forwards a packet in clear.
 #[inline(always)]
 pub(crate) fn forward(
     view: &View,
-    out: &mut Out,
+    out: &mut impl AnyOut,
     (by, to): (&Forward, Option<&NextHop>),
     mut packet: Packet,
     h: Fields,
@@ -20,7 +20,7 @@ pub(crate) fn forward(
     if by.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
         return out.drop(packet, DropReason::MalformedIp);
     }
-    out.counters.work.forwarded_clear.add(1);
+    out.counters().work.forwarded_clear.add(1);
     if let Some(to) = to {
         return out.send_to(view, packet, to.towards());
     }
@@ -45,7 +45,7 @@ pub(crate) fn holds(by: &Forward, packet: &Packet, h: Fields) -> bool {
 
 /// Hands a packet to Linux.
 #[inline(never)]
-pub(crate) fn give(out: &mut Out, packet: Packet, way: LinuxWay) {
+pub(crate) fn give(out: &mut impl AnyOut, packet: Packet, way: LinuxWay) {
     match way {
         LinuxWay::Private => out.give_to_linux(packet),
         LinuxWay::Tunnel(slot) => out.send(slot.into(), packet),

@@ -11,15 +11,12 @@ use crate::features::hands::Hands;
 use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::gtpu::{Application, Class, Otherwise, Recipient, Service, Station};
 use crate::model::{Adjacency, Fate, LinuxWay, Meta, NextHop, ToApplication, Towards};
-use crate::out::Out;
+use crate::out::{AnyOut, Out};
 use crate::resolve::{adjacency, adjacency_to};
 use crate::view::View;
 
 impl Rare for ToApplication {
     type Kept = ();
-
-    /// A helper has neither the counters nor the other workers' queues.
-    const IS_FOR_WORKER: bool = true;
 
     fn holds<'k>(&'k self, (): &'k (), _asked: &Subject<'_>) -> Held<'k> {
         Held::Yes

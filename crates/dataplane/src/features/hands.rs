@@ -5,8 +5,8 @@ use crate::out::Out;
 use crate::view::View;
 
 /// The view of the burst, the crypto stage, and the exit, lent for one call.
-pub(crate) struct Hands<'a> {
+pub(crate) struct Hands<'a, O = Out> {
     pub(crate) view: &'a View,
     pub(crate) crypt: &'a mut Crypt,
-    pub(crate) out: &'a mut Out,
+    pub(crate) out: &'a mut O,
 }

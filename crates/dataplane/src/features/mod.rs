@@ -44,10 +44,10 @@ use wire::Fields;
 use crate::crypt::Crypt;
 use crate::crypt::open_batch::OpenWork;
 use crate::features::hands::Hands;
-use crate::features::open::{Candidate, Refused};
+use crate::features::open::{Candidate, Refused, Taker};
 use crate::features::rare::{Held, Next, Rare, Subject};
-use crate::model::{Action, Fate, FirstPorts, Handed, Meta, NextHop, SealAll};
-use crate::out::Out;
+use crate::model::{Action, Fate, FirstPorts, Handed, Meta, NextHop, Payload, SealAll};
+use crate::out::{AnyOut, HelperOut, Out};
 use crate::view::View;
 
 /// State of the features of one thread, each for itself.
@@ -108,15 +108,9 @@ macro_rules! rare_kinds {
             }
         }
 
-        /// True if helpers leave packets of a rare kind to their worker.
-        pub(crate) fn is_left_to_worker(action: &Action) -> bool {
-            fn is_for_worker<R: Rare>(_: &R) -> bool {
-                R::IS_FOR_WORKER
-            }
-            match action {
-                $(Action::$kind(kind) => is_for_worker(kind),)*
-                _ => false,
-            }
+        /// True if it is an action of a rare kind.
+        pub(crate) const fn is_rare(action: &Action) -> bool {
+            matches!(action, $(Action::$kind(_))|*)
         }
     };
 }
@@ -190,27 +184,102 @@ impl Rooms {
     }
 }
 
+/// A thread, by its exit: a worker does everything itself; a helper leaves to it what few packets need.
+pub(crate) trait Thread: AnyOut + AsMut<Self> {
+    /// Carries out an action that few packets have.
+    fn apply_rare(
+        exec: &mut Executor<Self>,
+        view: &View,
+        action: &Action,
+        packet: Packet,
+        meta: &Meta,
+    );
+    /// Keeps a fragment of what may be ESP for this host.
+    fn gather_outer(exec: &mut Executor<Self>, view: &View, packet: Packet, meta: &Meta);
+    /// Gives an ESP packet to the device of its SA.
+    fn open_by_device(exec: &mut Executor<Self>, view: &View, packet: Packet, meta: &Meta);
+    /// Keeps a payload of IP-TFS that was accepted until it is taken apart.
+    fn keep_payload(exec: &mut Executor<Self>, payload: Payload);
+}
+
+impl Thread for Out {
+    #[inline(never)]
+    fn apply_rare(exec: &mut Executor, view: &View, action: &Action, packet: Packet, meta: &Meta) {
+        let (rooms, mut hands) = exec.hands(view);
+        let Some(next) = rooms.apply_rare(&mut hands, action, packet, meta) else { return };
+        let sa = match &next.action {
+            Action::Seal(by) => view.reader.sa(by.sa),
+            _ => None,
+        };
+        let Some(fields) = next.fields else {
+            return exec.apply(view, &next.action, (sa, None), next.packet, meta);
+        };
+        let mut meta = meta.clone();
+        meta.summary.fields = fields;
+        exec.apply(view, &next.action, (sa, None), next.packet, &meta);
+    }
+
+    fn gather_outer(exec: &mut Executor, view: &View, packet: Packet, meta: &Meta) {
+        let Executor { out, rooms, .. } = exec;
+        fragments::gather_outer(rooms.fragments.as_deref_mut(), (view, out), packet, meta);
+    }
+
+    fn open_by_device(exec: &mut Executor, view: &View, packet: Packet, meta: &Meta) {
+        let Executor { out, rooms, .. } = exec;
+        device::open(rooms.devices.as_deref_mut(), (view, out), packet, meta);
+    }
+
+    fn keep_payload(exec: &mut Executor, payload: Payload) {
+        exec.rooms.aggfrag.take(&mut exec.out, payload);
+    }
+}
+
+impl Thread for HelperOut {
+    #[cold]
+    fn apply_rare(
+        exec: &mut Executor<HelperOut>,
+        view: &View,
+        _action: &Action,
+        packet: Packet,
+        meta: &Meta,
+    ) {
+        exec.out.leave(view, packet, meta);
+    }
+
+    fn gather_outer(exec: &mut Executor<HelperOut>, view: &View, packet: Packet, meta: &Meta) {
+        exec.out.leave(view, packet, meta);
+    }
+
+    fn open_by_device(exec: &mut Executor<HelperOut>, view: &View, packet: Packet, meta: &Meta) {
+        exec.out.leave(view, packet, meta);
+    }
+
+    fn keep_payload(exec: &mut Executor<HelperOut>, payload: Payload) {
+        exec.out.keep_payload(payload);
+    }
+}
+
 /// The part of the path that carries decisions out: the crypto stage, the exit, and the features.
-pub(crate) struct Executor {
+pub(crate) struct Executor<O = Out> {
     pub(crate) crypt: Crypt,
-    pub(crate) out: Out,
+    pub(crate) out: O,
     pub(crate) rooms: Rooms,
 }
 
-impl AsMut<Out> for Executor {
-    fn as_mut(&mut self) -> &mut Out {
+impl<O: AnyOut> AsMut<O> for Executor<O> {
+    fn as_mut(&mut self) -> &mut O {
         &mut self.out
     }
 }
 
-impl Executor {
-    pub(crate) fn new(crypt: Crypt, out: Out) -> Executor {
+impl<O: Thread> Executor<O> {
+    pub(crate) fn new(crypt: Crypt, out: O) -> Executor<O> {
         Executor { crypt, out, rooms: Rooms::default() }
     }
 
     /// Lends a feature's own state what features work with.
     #[inline(always)]
-    pub(crate) fn hands<'a>(&'a mut self, view: &'a View) -> (&'a mut Rooms, Hands<'a>) {
+    pub(crate) fn hands<'a>(&'a mut self, view: &'a View) -> (&'a mut Rooms, Hands<'a, O>) {
         let Executor { crypt, out, rooms } = self;
         (rooms, Hands { view, crypt, out })
     }
@@ -242,30 +311,8 @@ impl Executor {
             Action::BackToLinux { tag } => self.out.give_back(packet, *tag),
             Action::HandOver { to } => self.out.hand_over(view, (*to).into(), packet, meta),
             // In one arm, as in `Rooms::judge`.
-            rare => self.apply_rare(view, rare, packet, meta),
+            rare => O::apply_rare(self, view, rare, packet, meta),
         }
-    }
-
-    /// Carries out an action that few packets have.
-    #[inline(never)]
-    fn apply_rare(&mut self, view: &View, action: &Action, packet: Packet, meta: &Meta) {
-        let (rooms, mut hands) = self.hands(view);
-        let Some(next) = rooms.apply_rare(&mut hands, action, packet, meta) else { return };
-        let sa = match &next.action {
-            Action::Seal(by) => view.reader.sa(by.sa),
-            _ => None,
-        };
-        let Some(fields) = next.fields else {
-            return self.apply(view, &next.action, (sa, None), next.packet, meta);
-        };
-        let mut meta = meta.clone();
-        meta.summary.fields = fields;
-        self.apply(view, &next.action, (sa, None), next.packet, &meta);
-    }
-
-    /// Has several SAs protect a packet, as was decided about it alone.
-    pub(crate) fn seal_all(&mut self, view: &View, seal: &SealAll, packet: Packet, h: Fields) {
-        bundle::seal_all(&mut self.hands(view).1, seal, packet, h);
     }
 
     /// Bare ESP for this host.
@@ -296,7 +343,7 @@ impl Executor {
             Err(reason) => return self.out.drop(packet, reason),
         };
         let Executor { crypt, out, rooms } = self;
-        let frames = (rooms.fragments.as_deref_mut(), &mut out.pool);
+        let frames = (rooms.fragments.as_deref_mut(), out.pool());
         let by = (&mut rooms.sas, &mut *crypt);
         let candidate = open::next_candidate(view, by, frames, &mut packet, meta);
         let is_gathered = candidate.is_ok();
@@ -335,9 +382,11 @@ impl Executor {
 
     #[inline(never)]
     fn refuse(&mut self, view: &View, packet: Packet, meta: &Meta, refused: Refused) {
-        let Executor { out, rooms, .. } = self;
-        let by = (rooms.fragments.as_deref_mut(), rooms.devices.as_deref_mut());
-        open::refuse(view, by, out, (packet, meta), refused);
+        match open::refuse(view, &mut self.out, (packet, meta), refused) {
+            Some((packet, Taker::Device)) => O::open_by_device(self, view, packet, meta),
+            Some((packet, Taker::Fragments)) => O::gather_outer(self, view, packet, meta),
+            None => {}
+        }
     }
 
     /// Accepts a packet that was decrypted, or says how it ends.
@@ -350,6 +399,19 @@ impl Executor {
     ) -> Result<(), Outcome> {
         let Executor { crypt, out, rooms } = self;
         open::accept(view, (crypt, out, &mut rooms.aggfrag), packet, work)
+    }
+
+    /// Seals what was gathered, and sends it.
+    #[inline(always)]
+    pub(crate) fn seal_gathered(&mut self, view: &View) {
+        seal::seal_gathered(view, &mut self.crypt, &mut self.out);
+    }
+}
+
+impl Executor {
+    /// Has several SAs protect a packet, as was decided about it alone.
+    pub(crate) fn seal_all(&mut self, view: &View, seal: &SealAll, packet: Packet, h: Fields) {
+        bundle::seal_all(&mut self.hands(view).1, seal, packet, h);
     }
 
     /// Makes one packet of all its fragments.
@@ -372,12 +434,6 @@ impl Executor {
         }
         aggfrag.sweep(&mut hands, true);
         limit::drop_waiting(rates, hands.out);
-    }
-
-    /// Seals what was gathered, and sends it.
-    #[inline(always)]
-    pub(crate) fn seal_gathered(&mut self, view: &View) {
-        seal::seal_gathered(view, &mut self.crypt, &mut self.out);
     }
 
     /// True if packets go on when the burst is done: fragments, payloads of IP-TFS, or between two steps of SRv6.

@@ -2,7 +2,7 @@
 //!
 //! The common kinds (open, seal, forward, to Linux) are matched where they are carried out, with no call in between.
 //! All that others know of a rare one it says here, in its feature's room; [`crate::features`] has the list of them.
-//! Packets of a rare kind count in the flow cache and with their policies where they are carried out.
+//! A helper leaves packets of a rare kind to the worker that it serves. They count in the flow cache and with their policies where they are carried out.
 
 use esp::Sa;
 use io::Packet;
@@ -16,9 +16,6 @@ use crate::model::{Action, Fate, Meta};
 pub(crate) trait Rare {
     /// State of the feature, for all flows of one thread.
     type Kept;
-
-    /// True if helpers leave its packets to their worker.
-    const IS_FOR_WORKER: bool = false;
 
     /// Compares the plan with this packet. Changes nothing.
     fn holds<'k>(&'k self, kept: &'k Self::Kept, asked: &Subject<'_>) -> Held<'k>;

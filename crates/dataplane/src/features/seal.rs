@@ -12,14 +12,13 @@ use crate::crypt::{Crypt, Exit, Seals};
 use crate::features::forward::is_syn;
 use crate::features::hands::Hands;
 use crate::model::{Handed, NextHop, Seal};
-use crate::out::Out;
-use crate::out::fragment::fragment;
+use crate::out::AnyOut;
 use crate::view::View;
 
 /// Adds a packet to the burst that is sealed.
 #[inline(always)]
-pub(crate) fn seal(
-    hands: &mut Hands<'_>,
+pub(crate) fn seal<O: AnyOut>(
+    hands: &mut Hands<'_, O>,
     by: &Seal,
     (sa, to): (&SaEntry<Sa>, Option<&NextHop>),
     mut packet: Packet,
@@ -62,9 +61,9 @@ pub(crate) fn holds(sa: &SaEntry<Sa>, by: &Seal, packet: &Packet, h: Fields) -> 
 ///
 /// Packets leave in the order of their sequence numbers, which is that of their arrival.
 #[inline(never)]
-pub(crate) fn seal_gathered(view: &View, crypt: &mut Crypt, out: &mut Out) {
+pub(crate) fn seal_gathered(view: &View, crypt: &mut Crypt, out: &mut impl AnyOut) {
     if let Some(work) = crypt.take_seals(&view.reader) {
-        if let Some(taps) = &mut out.taps {
+        if let Some(taps) = out.taps() {
             taps.sealing(view, &work);
         }
         crypt.submit_seals(work, &view.reader);
@@ -73,7 +72,7 @@ pub(crate) fn seal_gathered(view: &View, crypt: &mut Crypt, out: &mut Out) {
 }
 
 /// Sends what is sealed by now.
-pub(crate) fn send_done_seals(view: &View, crypt: &mut Crypt, out: &mut Out) {
+pub(crate) fn send_done_seals(view: &View, crypt: &mut Crypt, out: &mut impl AnyOut) {
     while let Some(mut done) = crypt.poll_seals() {
         if !done.onward.is_empty() {
             hand_onward(view, out, &mut done);
@@ -84,8 +83,8 @@ pub(crate) fn send_done_seals(view: &View, crypt: &mut Crypt, out: &mut Out) {
 }
 
 /// Sends what has been sealed, and empties the burst.
-fn send_sealed(view: &View, crypt: &mut Crypt, out: &mut Out, seals: &mut Seals) {
-    if let Some(taps) = &mut out.taps {
+fn send_sealed(view: &View, crypt: &mut Crypt, out: &mut impl AnyOut, seals: &mut Seals) {
+    if let Some(taps) = out.taps() {
         taps.sealed(view, seals);
     }
     let mut encrypted = 0;
@@ -97,18 +96,18 @@ fn send_sealed(view: &View, crypt: &mut Crypt, out: &mut Out, seals: &mut Seals)
             }
             (None, Exit::To(to)) => {
                 encrypted += 1;
-                send_sealed_to(view, out, packet, to, &mut crypt.ivs);
+                out.send_sealed_to(view, packet, to, &mut crypt.ivs);
             }
             (Some(reason), _) => out.drop(packet, reason),
         }
     }
-    out.counters.work.encrypted.add(encrypted);
+    out.counters().work.encrypted.add(encrypted);
 }
 
 /// Takes the packets out of what has been sealed that go on to homes of further SAs. They count there.
 #[cold]
 #[inline(never)]
-fn hand_onward(view: &View, out: &mut Out, seals: &mut Seals) {
+fn hand_onward(view: &View, out: &mut impl AnyOut, seals: &mut Seals) {
     let Seals { packets, work, onward, .. } = seals;
     let mut onward = onward.drain(..).peekable();
     for (at, packet) in core::mem::take(packets).into_iter().enumerate() {
@@ -127,34 +126,9 @@ fn hand_onward(view: &View, out: &mut Out, seals: &mut Seals) {
 
 /// Hands a packet to the home of the SA that protects it next.
 #[cold]
-pub(crate) fn send_onward(view: &View, out: &mut Out, packet: Packet, onward: SaBundle) {
+pub(crate) fn send_onward(view: &View, out: &mut impl AnyOut, packet: Packet, onward: SaBundle) {
     match onward.as_slice().first().and_then(|sa| view.reader.sa(*sa)) {
         Some(sa) => out.hand(sa.home().at(), Handed::Sealed(packet, onward)),
         None => out.drop(packet, DropReason::OutStateExpired),
-    }
-}
-
-/// Sends a sealed packet whose next hop no plan has, in fragments where it could not be made short enough.
-#[cold]
-#[inline(never)]
-pub(crate) fn send_sealed_to(
-    view: &View,
-    out: &mut Out,
-    packet: Packet,
-    to: &NextHop,
-    ivs: &mut esp::IvSource,
-) {
-    let next = to.towards();
-    if packet.span.len <= to.mtu {
-        return out.send_to(view, packet, next);
-    }
-    match wire::parse_ip(packet.data()) {
-        Ok(h) => {
-            let ident = ivs.random() as u32;
-            fragment(out, packet, &h, (to.mtu, ident), |out, piece, _| {
-                out.send_to(view, piece, next);
-            });
-        }
-        Err(error) => out.drop(packet, error.into()),
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Batch {
     pub(crate) done: Done,
     /// As they were received; then those to be sent, in order, each with its port's slot.
     pub(crate) packets: Parcel,
-    /// To be counted, and their frames given back.
+    /// To be counted, and their frames given back; or to be handed to Linux.
     pub(crate) ended: ArrayVec<(Packet, Outcome), BURST_LEN>,
     /// To be moved on by the worker, in order.
     pub(crate) left: ArrayVec<Left, BURST_LEN>,

@@ -1,11 +1,16 @@
-//! The only exit: every packet leaves the stages through [`Out`], and is counted there.
+//! The only exit: every packet leaves the stages through it, and is counted there.
 //!
-//! A packet is sent by a port, handed to Linux, held, or ended with a reason. On a helper, which has
-//! no ports, what becomes of a packet is noted in the burst at hand, for the worker to carry out.
+//! | exit | a packet is |
+//! | --- | --- |
+//! | [`Out`], of a worker | sent by a port, handed to Linux or another worker, held, or ended with a reason |
+//! | [`HelperOut`], of a helper | noted in the burst at hand, for the worker to do one of these |
 
+pub(crate) mod any;
 pub(crate) mod batch;
+pub(crate) mod dressed;
 pub(crate) mod fragment;
 pub(crate) mod hand_over;
+pub(crate) mod helper;
 pub(crate) mod hold;
 pub(crate) mod late;
 pub(crate) mod neighbour;
@@ -19,27 +24,34 @@ mod to_neighbour;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
+use esp::IvSource;
 use io::{Frame, FramePool, Packet};
 use outcome::{DropReason, Outcome};
 use wire::Span;
-use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
 
+pub(crate) use any::AnyOut;
+pub(crate) use helper::HelperOut;
 pub(crate) use reports::Reports;
 
 use crate::capture::Taps;
 use crate::counters::Counters;
 use crate::event::Event;
 use crate::latency::Sampler;
-use crate::model::{Between, FIRST_VLAN_SLOT, Handed, is_headend, slots};
+use crate::model::{
+    Arrived, Between, FIRST_VLAN_SLOT, Handed, Ingress, Meta, NextHop, Parcel, Towards, slots,
+};
+use crate::tables::Topology;
 use crate::tables::segments::Segments;
 use crate::tables::vlan::Vlans;
-use batch::Batch;
+use crate::view::View;
+use dressed::send_dressed;
+use fragment::fragment;
 use late::Late;
 use neighbour::NeighbourQueue;
 use peers::Peers;
 use ports::{Ports, Sent};
 
-/// Ports, frames, counters and reports of one thread.
+/// Ports, frames, counters and reports of one worker.
 pub(crate) struct Out {
     pub(crate) counters: Arc<Counters>,
     pub(crate) pool: FramePool,
@@ -47,12 +59,10 @@ pub(crate) struct Out {
     pub(crate) reports: Reports,
     /// Packets that wait for a neighbour.
     pub(crate) neighbours: NeighbourQueue,
-    /// Packets that wait for this thread to know of what has changed.
+    /// Packets that wait for this worker to know of what has changed.
     pub(crate) late: Late,
     /// The other workers, if there are any.
     pub(crate) peers: Option<Peers>,
-    /// The helpers' burst at hand, in which the fate of its packets is noted.
-    pub(crate) batch: Option<Box<Batch>>,
     /// Recorders of packets, during captures.
     pub(crate) taps: Option<Box<Taps>>,
     /// Measures how long packets are here.
@@ -76,10 +86,10 @@ impl Out {
         neighbours: NeighbourQueue,
     ) -> Out {
         let ports = Ports::new();
-        let (late, peers, batch, taps) = (Late::new(), None, None, None);
+        let (late, peers, taps) = (Late::new(), None, None);
         let (sampler, vlans) = (Sampler::default(), Arc::default());
         let (segments, between) = (Segments::default(), Between::default());
-        let lane = LANE.fetch_add(1, Relaxed);
+        let lane = next_lane();
         Out {
             counters,
             pool,
@@ -88,7 +98,6 @@ impl Out {
             neighbours,
             late,
             peers,
-            batch,
             taps,
             sampler,
             vlans,
@@ -98,93 +107,18 @@ impl Out {
         }
     }
 
-    /// Ends a packet by dropping it.
-    pub(crate) fn drop(&mut self, packet: Packet, reason: DropReason) {
-        self.end(packet, reason.into());
-    }
-
-    /// Ends a packet.
-    #[cold]
-    pub(crate) fn end(&mut self, packet: Packet, outcome: Outcome) {
-        if let Some(batch) = &mut self.batch {
-            return batch.end(packet, outcome);
-        }
-        if let Some(taps) = &mut self.taps {
-            taps.ended(&packet, outcome);
-        }
-        self.sampler.ended(&packet);
-        self.counters.count(outcome, 1);
-        self.pool.put_packet(packet);
-    }
-
     /// Ends a packet whose bytes are in another one now.
     #[inline(always)]
     pub(crate) fn consume(&mut self, packet: Packet) {
-        if self.batch.is_some() || self.taps.is_some() || self.sampler.is_waiting() {
+        if self.taps.is_some() || self.sampler.is_waiting() {
             return self.end(packet, Outcome::Consumed);
         }
         self.counters.count(Outcome::Consumed, 1);
         self.pool.put_packet(packet);
     }
 
-    /// Hands an IP packet to Linux, through the private interface.
-    pub(crate) fn give_to_linux(&mut self, packet: Packet) {
-        let private = match &self.batch {
-            Some(batch) => batch.private.map(usize::from),
-            None => self.ports.private(),
-        };
-        match private {
-            Some(slot) => self.send(slot, packet),
-            None if self.is_served() => self.hand(FIRST, Handed::Frame(packet, None)),
-            None => self.drop(packet, DropReason::LinuxFull),
-        }
-    }
-
-    /// Gives a packet back to Linux as received by the interface that it came in by. Its Ethernet
-    /// header still stands in front of it: nothing was written there since.
-    pub(crate) fn give_back(&mut self, mut packet: Packet, tag: u16) {
-        match io::tun::back::tag(&mut packet, tag) {
-            true => self.give_to_linux(packet),
-            // A port leaves more room than that in front of each frame.
-            false => self.drop(packet, DropReason::OutNoRoom),
-        }
-    }
-
-    /// Hands an IP packet to Linux with the mark, and as received by the interface, that a tag stands
-    /// for.
-    pub(crate) fn give_marked(&mut self, mut packet: Packet, tag: u16) {
-        // Nobody reads the addresses: Linux takes the header off.
-        let none = wire::MacAddr([0; 6]);
-        let header = packet.span.start.checked_sub(HEADER_LEN);
-        let written = ether_type(&packet).zip(header).is_some_and(|(ether_type, start)| {
-            let header = packet.buffer_mut().get_mut(start..).unwrap_or_default();
-            emit_untagged(header, none, none, ether_type).is_ok()
-        });
-        match written && io::tun::back::tag(&mut packet, tag) {
-            true => self.give_to_linux(packet),
-            false => self.drop(packet, DropReason::OutNoRoom),
-        }
-    }
-
-    /// Queues a frame for a port; a full queue is sent first.
-    #[inline]
-    pub(crate) fn send(&mut self, slot: usize, packet: Packet) {
-        if let Some(batch) = &mut self.batch
-            && slot < FIRST_VLAN_SLOT
-        {
-            return batch.send(slot, packet.frame, packet.span);
-        }
-        match self.ports.queue_with_room(slot) {
-            // There is room.
-            Some(queue) => {
-                let _ = queue.try_push(packet);
-            }
-            None => self.send_full(slot, packet.frame, packet.span),
-        }
-    }
-
     /// Queues a frame for one queue of a port, by the port's slot, at whichever worker: queue `q` of a port is the
-    /// `q / n`th of worker `q % n`. Not for helpers.
+    /// `q / n`th of worker `q % n`.
     pub(crate) fn send_by_queue(&mut self, (port, queue): (usize, usize), packet: Packet) {
         let (worker, workers) = self.peers.as_ref().map_or((0, 1), |p| (p.worker(), p.workers()));
         let (home, turn) = (queue % workers.max(1), queue / workers.max(1));
@@ -202,11 +136,8 @@ impl Out {
     #[inline(never)]
     fn send_full(&mut self, slot: usize, frame: Frame, span: Span) {
         let packet = Packet { frame, span };
-        if is_headend(slot) {
-            return self.send_to_segments(slot, packet);
-        }
         if slot >= FIRST_VLAN_SLOT {
-            return self.send_tagged(slot, packet);
+            return send_dressed(self, slot, packet);
         }
         self.transmit(slot);
         if let Some(queue) = self.ports.queue_with_room(slot) {
@@ -219,18 +150,6 @@ impl Out {
         } else {
             self.drop(packet, DropReason::TransmitDown);
         }
-    }
-
-    /// Tags a frame of a VLAN, and queues it for the VLAN's port.
-    fn send_tagged(&mut self, slot: usize, mut packet: Packet) {
-        let Some(vlan) = self.vlans.at(slot) else {
-            return self.drop(packet, DropReason::TransmitDown);
-        };
-        if !vlan.tag(&mut packet, slot) {
-            return self.drop(packet, DropReason::OutNoRoom);
-        }
-        vlan.counters.sent(self.lane, packet.span.len);
-        self.send(vlan.port_slot, packet);
     }
 
     /// True if the first worker sends for this one: it has a queue of every interface.
@@ -322,17 +241,140 @@ impl Out {
     }
 }
 
+impl AsMut<Out> for Out {
+    fn as_mut(&mut self) -> &mut Out {
+        self
+    }
+}
+
+impl AnyOut for Out {
+    #[inline(always)]
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn pool(&mut self) -> &mut FramePool {
+        &mut self.pool
+    }
+
+    fn reports(&mut self) -> &mut Reports {
+        &mut self.reports
+    }
+
+    #[inline(always)]
+    fn taps(&mut self) -> Option<&mut Taps> {
+        self.taps.as_deref_mut()
+    }
+
+    fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    fn vlans(&self) -> &Vlans {
+        &self.vlans
+    }
+
+    fn lane(&self) -> usize {
+        self.lane
+    }
+
+    fn load_tables(&mut self, topology: &Topology) {
+        self.vlans = Arc::clone(&topology.vlans);
+        self.segments = topology.segments.clone();
+    }
+
+    #[cold]
+    fn end(&mut self, packet: Packet, outcome: Outcome) {
+        if let Some(taps) = &mut self.taps {
+            taps.ended(&packet, outcome);
+        }
+        self.sampler.ended(&packet);
+        self.counters.count(outcome, 1);
+        self.pool.put_packet(packet);
+    }
+
+    /// Queues it; a full queue is sent first.
+    #[inline]
+    fn send(&mut self, slot: usize, packet: Packet) {
+        match self.ports.queue_with_room(slot) {
+            // There is room.
+            Some(queue) => {
+                let _ = queue.try_push(packet);
+            }
+            None => self.send_full(slot, packet.frame, packet.span),
+        }
+    }
+
+    /// Holds it until Linux has found the neighbour.
+    fn send_to(&mut self, view: &View, packet: Packet, towards: Towards) {
+        self.send_to_neighbour(view, packet, towards);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn send_sealed_to(&mut self, view: &View, packet: Packet, to: &NextHop, ivs: &mut IvSource) {
+        let next = to.towards();
+        if packet.span.len <= to.mtu {
+            return self.send_to(view, packet, next);
+        }
+        match wire::parse_ip(packet.data()) {
+            Ok(h) => {
+                let ident = ivs.random() as u32;
+                fragment(self, packet, &h, (to.mtu, ident), |out: &mut Out, piece, _| {
+                    out.send_to(view, piece, next);
+                });
+            }
+            Err(error) => self.drop(packet, error.into()),
+        }
+    }
+
+    fn give_to_linux(&mut self, packet: Packet) {
+        match self.ports.private() {
+            Some(slot) => self.send(slot, packet),
+            None if self.is_served() => self.hand(FIRST, Handed::Frame(packet, None)),
+            None => self.drop(packet, DropReason::LinuxFull),
+        }
+    }
+
+    fn hand(&mut self, to: usize, handed: Handed) {
+        self.send_parcel(to, Parcel { handed, judging: None });
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn hand_over(&mut self, view: &View, to: usize, packet: Packet, meta: &Meta) {
+        if let Some(peers) = &mut self.peers {
+            peers.note_handed(to);
+        }
+        self.hand(to, Handed::Arrived(Arrived::new(&view.reader, packet, meta)));
+    }
+
+    #[cold]
+    fn put_off(&mut self, view: &View, packet: Packet, meta: &Meta) {
+        if !view.reader.is_behind() || self.late.is_full() {
+            return self.drop(packet, DropReason::InNoState);
+        }
+        self.keep_late(Arrived::new(&view.reader, packet, meta));
+    }
+
+    /// Drops it: there is nobody else. A worker has frames for what a helper leaves for want of one.
+    #[cold]
+    fn leave(&mut self, _view: &View, packet: Packet, _meta: &Meta) {
+        self.drop(packet, DropReason::InDeflateTooLong);
+    }
+
+    fn keep_wrapped(&mut self, packet: Packet, ingress: Ingress) {
+        self.between.push_wrapped(packet, ingress);
+    }
+}
+
 /// The next thread's lane.
 static LANE: AtomicUsize = AtomicUsize::new(0);
 
+/// A lane of a thread's own.
+pub(crate) fn next_lane() -> usize {
+    LANE.fetch_add(1, Relaxed)
+}
+
 /// The worker that has the first queue of every interface.
 const FIRST: usize = 0;
-
-/// The EtherType by the packet's version field.
-fn ether_type(packet: &Packet) -> Option<EtherType> {
-    match packet.data().first()? >> 4 {
-        4 => Some(EtherType::IPV4),
-        6 => Some(EtherType::IPV6),
-        _ => None,
-    }
-}

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use forward::{HoldLimits, HoldQueue};
+use forward::HoldQueue;
 use io::Packet;
 
 use crate::out::hold;
@@ -23,10 +23,5 @@ pub(super) struct Waiting {
 impl NeighbourQueue {
     pub(crate) fn new(workers: usize) -> NeighbourQueue {
         NeighbourQueue(HoldQueue::new(hold::limits(WAIT_NS, workers)))
-    }
-
-    /// One on a helper, where no packet waits.
-    pub(crate) fn none() -> NeighbourQueue {
-        NeighbourQueue(HoldQueue::new(HoldLimits { per_key: 0, total: 0, timeout_ns: 0 }))
     }
 }

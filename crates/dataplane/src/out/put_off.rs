@@ -1,28 +1,14 @@
-//! Packets that wait for this thread to know of what has changed ([`Late`](super::late::Late)).
+//! Packets that wait for this worker to know of what has changed ([`Late`](super::late::Late)).
 
-use io::Packet;
 use outcome::{DropReason, Outcome};
 
-use crate::model::{Arrived, Handed, Meta};
-use crate::out::Out;
-use crate::view::View;
+use crate::model::{Arrived, Handed};
+use crate::out::{AnyOut, Out};
 
 impl Out {
-    /// Keeps a packet whose SA is not there, or drops it: where nothing has changed since the round began, or too
-    /// many wait.
-    #[cold]
-    pub(crate) fn put_off(&mut self, view: &View, packet: Packet, meta: &Meta) {
-        if !view.reader.is_behind() {
-            return self.drop(packet, DropReason::InNoState);
-        }
-        if self.batch.is_some() {
-            // Helpers keep no packets.
-            return self.leave(view, packet, meta);
-        }
-        if self.late.is_full() {
-            return self.drop(packet, DropReason::InNoState);
-        }
-        let handed = Handed::Arrived(Arrived::new(&view.reader, packet, meta));
+    /// Keeps a packet, for which there is room.
+    pub(super) fn keep_late(&mut self, arrived: Arrived) {
+        let handed = Handed::Arrived(arrived);
         if let Some(taps) = &mut self.taps {
             taps.handed(&handed);
         }

@@ -1,36 +1,19 @@
 //! SRv6: packets that get segments, and those that take the step of one.
 
 use forward::IcmpCause;
-use io::{MIN_HEADROOM, Packet};
+use io::Packet;
 use outcome::DropReason;
-use srv6::{Done, Fault, Headend, Icmp, Inner, Next, Refusal};
+use srv6::{Done, Icmp, Inner, Next, Refusal};
 use wire::Fields;
 use wire::ethernet::HEADER_LEN;
 
-use crate::model::{
-    FIRST_SEGMENTS, FIRST_SEGMENTS_SLOT, INSIDE, Ingress, Meta, RefusedStep, TAILROOM,
-};
-use crate::out::Out;
+use crate::model::{FIRST_SEGMENTS, INSIDE, Ingress, Meta, RefusedStep};
+use crate::out::dressed::{keep_wrapped, make_room, wrap};
+use crate::out::{AnyOut, Out};
 use crate::tables::segments::Function;
 use crate::view::View;
 
 impl Out {
-    /// Puts the segments of a headend on a packet that was sent to its slot: its span is that of a frame.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn send_to_segments(&mut self, slot: usize, mut packet: Packet) {
-        packet.span.start += HEADER_LEN;
-        packet.span.len = packet.span.len.saturating_sub(HEADER_LEN);
-        let number = slot.saturating_sub(FIRST_SEGMENTS_SLOT);
-        let index = FIRST_SEGMENTS | number as u32;
-        let wrapped = match self.segments.headend(index) {
-            Some(headend) => wrap(&mut packet, headend),
-            // The route is gone with the tables that it was found in.
-            None => Err(DropReason::NoRoute),
-        };
-        self.wrapped(packet, wrapped, Ingress::of_port(index));
-    }
-
     /// Puts the segments of a headend, by its number, on an IP packet with fields `h`. Returns the fields of what it
     /// is then; none where its outer headers are not the headend's alone, or where it is too long for a packet.
     ///
@@ -58,20 +41,6 @@ impl Out {
         Ok(outer)
     }
 
-    /// A packet that has got segments, or why it has not.
-    fn wrapped(&mut self, packet: Packet, wrapped: Result<(), DropReason>, ingress: Ingress) {
-        match wrapped {
-            Ok(()) => {
-                self.counters.work.srv6_encapsulated.add(1);
-                match &mut self.batch {
-                    Some(batch) => batch.step(packet, ingress),
-                    None => self.between.push_wrapped(packet, ingress),
-                }
-            }
-            Err(reason) => self.drop(packet, reason),
-        }
-    }
-
     /// Has a packet take the step of the segment or headend that an index stands for.
     pub(crate) fn step(&mut self, view: &View, index: u32, mut packet: Packet, meta: &Meta) {
         let sid = match view.topology.segments.get(index).map(|route| &route.function) {
@@ -84,7 +53,7 @@ impl Out {
                 packet.span.len += HEADER_LEN;
                 packet.span.start = start;
                 let wrapped = wrap(&mut packet, headend);
-                return self.wrapped(packet, wrapped, Ingress::of_port(index));
+                return keep_wrapped(self, packet, wrapped, Ingress::of_port(index));
             }
             None => return self.drop(packet, DropReason::NoRoute),
         };
@@ -134,34 +103,6 @@ impl Out {
                 self.between.push(packet, ingress);
             }
         }
-    }
-}
-
-/// Sees to room for headers in front of a packet, and for IPsec around them, where its frame has as much.
-#[inline]
-fn make_room(packet: &mut Packet, overhead: usize) {
-    packet.make_room(overhead + MIN_HEADROOM, TAILROOM);
-}
-
-/// Puts segments on a packet.
-fn wrap(packet: &mut Packet, headend: &Headend) -> Result<(), DropReason> {
-    let overhead = headend.overhead();
-    make_room(packet, overhead);
-    packet.span.start = packet.span.start.checked_sub(overhead).ok_or(DropReason::OutNoRoom)?;
-    packet.span.len += overhead;
-    headend.apply(packet.data_mut()).map_err(|refusal| reason(refusal.fault))
-}
-
-/// The reason for which a packet is dropped.
-pub(crate) const fn reason(fault: Fault) -> DropReason {
-    match fault {
-        Fault::Malformed => DropReason::Srv6Malformed,
-        Fault::SegmentsLeft => DropReason::Srv6SegmentsLeft,
-        Fault::UpperLayer => DropReason::Srv6UpperLayer,
-        Fault::HopLimit => DropReason::TtlExceeded,
-        Fault::Hmac => DropReason::Srv6Hmac,
-        Fault::Fragment => DropReason::Srv6Fragment,
-        Fault::NoRoom => DropReason::OutNoRoom,
     }
 }
 

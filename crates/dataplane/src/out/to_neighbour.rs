@@ -11,14 +11,16 @@ use wire::ethernet::{HEADER_LEN, emit_untagged};
 
 use crate::event::Event;
 use crate::model::{Towards, keeping_dei};
+use crate::out::any::ether_type;
+use crate::out::dressed::send_dressed;
 use crate::out::hold::KEYS_AT_ONCE;
 use crate::out::neighbour::{NeighbourQueue, Waiting};
-use crate::out::{Out, ether_type};
+use crate::out::{AnyOut, Out};
 use crate::view::View;
 
 impl Out {
     /// Sends an IP packet to a neighbour, or holds it until Linux has found the neighbour.
-    pub(crate) fn send_to(&mut self, view: &View, mut packet: Packet, towards: Towards) {
+    pub(super) fn send_to_neighbour(&mut self, view: &View, mut packet: Packet, towards: Towards) {
         let Towards { ifindex, addr, keeps_dei } = towards;
         let interface = view.topology.interfaces.get(&ifindex);
         let Some((slot, interface)) = interface.filter(|i| i.up).and_then(|i| Some((i.port?, i)))
@@ -27,7 +29,7 @@ impl Out {
             {
                 Some((slot, start)) => {
                     packet.span = Span { start, len: packet.span.len + HEADER_LEN };
-                    self.send_to_segments(slot.into(), packet);
+                    send_dressed(self, slot.into(), packet);
                 }
                 None => self.drop(packet, DropReason::TransmitDown),
             };

@@ -29,6 +29,7 @@ use crate::features::Executor;
 use crate::features::fragments::gather;
 use crate::features::translate::translate;
 use crate::model::{Action, Translation};
+use crate::out::AnyOut;
 use crate::resolve::{Decided, Decision};
 
 impl Slow {

@@ -3,15 +3,19 @@
 use wire::Headers;
 
 use crate::model::{Action, Draft};
-use crate::out::Out;
+use crate::out::AnyOut;
 use crate::resolve::{Decision, homes};
 use crate::view::View;
 
 /// Asks the owner of a policy for SAs of the worker's own (RFC 9611).
-pub(crate) fn ask_for_own((view, out): (&View, &mut Out), policy: Option<u32>, h: &Headers) {
+pub(crate) fn ask_for_own(
+    (view, out): (&View, &mut impl AnyOut),
+    policy: Option<u32>,
+    h: &Headers,
+) {
     if let Some(policy) = policy {
-        let asked = out.reports.own_sas(policy, view.worker, h, view.now.ns);
-        out.counters.work.acquires.add(u64::from(asked));
+        let asked = out.reports().own_sas(policy, view.worker, h, view.now.ns);
+        out.counters().work.acquires.add(u64::from(asked));
     }
 }
 

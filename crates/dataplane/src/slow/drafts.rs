@@ -7,14 +7,14 @@ use policy::SaEntry;
 use wire::{Fields, Headers, Summary};
 
 use crate::burst::classify::meta_of;
-use crate::features::Executor;
+use crate::features::{Executor, Thread};
 use crate::model::{Action, Draft, Meta, SealAll};
 use crate::out::fragment::fragment;
 use crate::view::View;
 
 /// Carries out a draft on a packet with headers `h`, which has a whole frame.
-pub(crate) fn apply(
-    exec: &mut Executor,
+pub(crate) fn apply<O: Thread>(
+    exec: &mut Executor<O>,
     view: &View,
     draft: &Draft,
     (mut packet, h): (Packet, &Headers),
@@ -24,7 +24,7 @@ pub(crate) fn apply(
         && let Some(segment) = packet.data_mut().get_mut(h.header_len.into()..)
         && wire::tcp::clamp_mss(segment, mss)
     {
-        exec.out.counters.work.mss_clamped.add(1);
+        exec.out.counters().work.mss_clamped.add(1);
     }
     let to = draft.to.as_ref();
     let sa = sealing(view, &draft.action);
@@ -70,14 +70,14 @@ pub(super) fn seal_all(
 
 /// Cuts a packet into packets of at most `mtu` bytes, and hands each on. `is_hop`: the packet spends a hop, one for
 /// all pieces.
-fn cut(
-    exec: &mut Executor,
+fn cut<O: Thread>(
+    exec: &mut Executor<O>,
     mut packet: Packet,
     h: &Headers,
     (mtu, is_hop): (usize, bool),
-    hand_on: impl FnMut(&mut Executor, Packet, &Headers),
+    hand_on: impl FnMut(&mut Executor<O>, Packet, &Headers),
 ) {
-    if let Some(taps) = &mut exec.out.taps {
+    if let Some(taps) = exec.out.taps() {
         taps.cut(&packet);
     }
     if is_hop && !wire::decrement_ttl(packet.data_mut(), h) {

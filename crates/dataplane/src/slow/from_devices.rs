@@ -12,10 +12,9 @@ use wire::{Headers, protocol};
 use super::Slow;
 use crate::burst::Path;
 use crate::features::device::{DevicePacket, DeviceQueue};
-use crate::features::seal::send_sealed_to;
 use crate::features::{Executor, Rooms};
 use crate::model::{Adjacency, Arrived, Handed, Ingress, NextHop};
-use crate::out::Out;
+use crate::out::{AnyOut, Out};
 use crate::resolve::{adjacency, next_hop_of};
 use crate::view::View;
 
@@ -114,7 +113,7 @@ fn send_from_device(
         packet.span = frame;
         return exec.out.send(adjacency.slot.into(), packet);
     }
-    send_sealed_to(view, &mut exec.out, packet, &way.to, &mut exec.crypt.ivs);
+    exec.out.send_sealed_to(view, packet, &way.to, &mut exec.crypt.ivs);
 }
 
 /// The SA that opened a packet, where the device does not say: one with the reqid that the device's own policy asks

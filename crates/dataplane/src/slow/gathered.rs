@@ -16,6 +16,7 @@ use crate::burst::Path;
 use crate::burst::classify::meta_of;
 use crate::features::device::is_for_device;
 use crate::model::{Arrived, FirstPorts, Handed};
+use crate::out::AnyOut;
 use crate::resolve::{Entry, resolve, resolve_fragment};
 
 impl Slow {

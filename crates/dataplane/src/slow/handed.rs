@@ -11,6 +11,7 @@ use crate::features::Executor;
 use crate::features::bundle::seal_all;
 use crate::flows::FlowCache;
 use crate::model::{Action, Arrived, Handed, Meta, SealAll, prefetch_headers};
+use crate::out::AnyOut;
 use crate::resolve::{Limits, homes, next_hop_of_all};
 use crate::slow::Slow;
 use crate::view::View;

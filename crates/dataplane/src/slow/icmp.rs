@@ -10,6 +10,7 @@ use wire::Headers;
 
 use crate::burst::Path;
 use crate::model::Origin;
+use crate::out::AnyOut;
 use crate::resolve::{Route, route};
 use crate::slow::Slow;
 use crate::slow::errors::Errors;

@@ -18,7 +18,7 @@ use outcome::DropReason;
 use super::Slow;
 use crate::burst::Path;
 use crate::model::{Arrived, Handed, Judging, Meta, Parcel};
-use crate::out::Out;
+use crate::out::{AnyOut, Out};
 
 impl Slow {
     /// Takes packets out that are judged here, or were where they have been, and moves them on; what is left is in its order.

@@ -10,6 +10,7 @@ use crate::features::Executor;
 use crate::features::limit::rates::Stop;
 use crate::features::limit::{Rates, marked, wait_for};
 use crate::model::{Judging, RateLimit};
+use crate::out::AnyOut;
 use crate::view::View;
 
 /// Has a packet pass its limit. Returns its headers, which may have another DSCP then.

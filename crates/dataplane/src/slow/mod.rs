@@ -44,6 +44,7 @@ use wire::Headers;
 use crate::burst::{Misses, Path};
 use crate::host_limits::HostLimits;
 use crate::model::{Meta, Origin};
+use crate::out::AnyOut;
 use crate::resolve::{Entry, resolve, resolve_arrival};
 pub(crate) use alone::Alone;
 pub(crate) use claim::{ask_for_own, claim};

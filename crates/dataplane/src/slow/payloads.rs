@@ -8,10 +8,10 @@ use policy::SaHandle;
 use super::Slow;
 use crate::burst::{Misses, Path};
 use crate::crypt::open_batch::OpenWork;
-use crate::features::Executor;
 use crate::features::aggfrag::{Receivers, take_apart};
 use crate::features::fragments::Fragments;
 use crate::features::hands::Hands;
+use crate::features::{Executor, Thread};
 use crate::model::{Ingress, Metas, Payload};
 
 impl Slow {
@@ -86,13 +86,13 @@ impl Slow {
     }
 }
 
-impl Path {
+impl<O: Thread> Path<O> {
     /// Moves on what was decrypted where payloads are among it.
     #[cold]
     #[inline(never)]
     pub(crate) fn enter_but_payloads(
         &mut self,
-        misses: &mut impl Misses,
+        misses: &mut impl Misses<O>,
         packets: &mut ArrayVec<Packet, BURST_LEN>,
         works: &[OpenWork],
         metas: &Metas,
@@ -106,18 +106,8 @@ impl Path {
                 // No policy asks for IP-TFS inside of another SA.
                 self.exec.out.drop(packet, DropReason::InNesting);
             } else {
-                self.keep_payload(packet, work);
+                O::keep_payload(&mut self.exec, payload_of(packet, work));
             }
-        }
-    }
-
-    /// Keeps a payload that was accepted until it is taken apart. A helper leaves it to the worker.
-    fn keep_payload(&mut self, packet: Packet, work: &OpenWork) {
-        let payload = payload_of(packet, work);
-        let Executor { out, rooms, .. } = &mut self.exec;
-        match &mut out.batch {
-            Some(batch) => batch.keep_payload(payload),
-            None => rooms.aggfrag.take(out, payload),
         }
     }
 }

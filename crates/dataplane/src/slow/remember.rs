@@ -2,6 +2,7 @@
 
 use super::entered::Entered;
 use crate::burst::Path;
+use crate::features::Thread;
 use crate::model::{Action, Meta, RateLimit, Translation};
 use crate::resolve::{Decision, PolicyAnswers};
 
@@ -33,8 +34,8 @@ pub(super) fn remember_decision(
 }
 
 /// Keeps an action for the packets of the flow that follow.
-pub(crate) fn remember(
-    path: &mut Path,
+pub(crate) fn remember<O: Thread>(
+    path: &mut Path<O>,
     action: Action,
     limit: Option<&RateLimit>,
     asked: PolicyAnswers,
@@ -90,8 +91,8 @@ fn remember_translation(
 }
 
 /// An action of the flow at a place of the flow cache, under its limit.
-fn under(
-    path: &mut Path,
+fn under<O: Thread>(
+    path: &mut Path<O>,
     place: usize,
     action: Action,
     limit: Option<&RateLimit>,

@@ -5,7 +5,9 @@ use io::BURST_LEN;
 use super::Slow;
 use crate::burst::Path;
 use crate::model::{Between, Ingress, Metas, Origin, RefusedStep};
-use crate::out::segments::{cause, reason};
+use crate::out::AnyOut;
+use crate::out::dressed::reason;
+use crate::out::segments::cause;
 
 impl Slow {
     /// Moves on what bursts have left between two steps. No other stage is at work.

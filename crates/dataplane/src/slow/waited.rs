@@ -10,6 +10,7 @@ use crate::burst::{Misses, Path};
 use crate::features::Holds;
 use crate::features::limit::queues::Dequeued;
 use crate::model::{Action, Arrived, Handed, Meta, RateSlot};
+use crate::out::AnyOut;
 
 impl Slow {
     /// Moves on what has tokens now, and ends what has waited too long; some of it at once.

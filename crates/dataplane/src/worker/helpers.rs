@@ -13,7 +13,8 @@
 //! moves from one core to another, and of a burst the list of its packets, there and back.
 //!
 //! The worker is one of the pool: as soon as the helpers have enough to do it takes a burst like any of
-//! them. So with too few helpers the rate is that of all threads together, with none that of the worker
+//! them, and has an engine, a flow cache and a reader for that beside those of its own path. So a path leads to one
+//! kind of exit, [`Out`](crate::out::Out) or [`HelperOut`](crate::out::HelperOut), and none of its packets asks. With too few helpers the rate is that of all threads together, with none that of the worker
 //! alone, and nothing is ever dropped for want of room in the queue. A burst of a few packets that
 //! comes while nothing is under way is not worth a hand-over.
 //!
@@ -27,44 +28,28 @@ use dispatch::ordered::{self, Released};
 use io::{BURST_LEN, Burst};
 use outcome::{DropReason, Outcome};
 
-use crate::burst::Path;
-use crate::counters::Done;
 use crate::event::Waker;
 use crate::features::Executor;
 use crate::model::Source;
+use crate::out::AnyOut;
 use crate::out::batch::Batch;
 use crate::slow::Alone;
 use crate::worker::Worker;
-use crate::worker::crypto_worker::{CryptoParts, CryptoWorker};
-use crate::worker::pool::Helpers;
-use crate::worker::turns::{Item, Side, spare_passes, work_on};
-
-impl Side for Worker {
-    fn path(&mut self) -> &mut Path {
-        &mut self.path
-    }
-
-    /// Does nothing: the worker's view is no older than when the burst came.
-    fn begin(&mut self, batch: &mut Batch, _is_only: bool) {
-        batch.done = Done::default();
-    }
-
-    fn end(&mut self, _batch: &mut Batch) {}
-
-    /// The turn may be with a burst that is to be moved on here.
-    fn meanwhile(&mut self) -> bool {
-        self.release()
-    }
-}
+use crate::worker::crypto_worker::CryptoWorker;
+use crate::worker::helper::{CryptoParts, Helper};
+use crate::worker::pool::{Helpers, Own};
+use crate::worker::turns::{Item, spare_passes, work_on};
 
 impl Worker {
     /// Gives the worker helpers, one for each of `parts`; the caller runs each on a thread of its own.
-    /// Before it runs, or while it is paused.
+    /// Before it runs, or while it is paused. `own` is what the worker takes part in their work with: an engine,
+    /// a flow cache and a view beside those that it moves packets with alone.
     ///
     /// # Errors
     /// When the process has no free descriptor.
     pub fn add_crypto_pool(
         &mut self,
+        own: CryptoParts,
         parts: Vec<CryptoParts>,
     ) -> std::io::Result<Vec<CryptoWorker>> {
         let (submitter, queue, releaser) = ordered::queue(QUEUE_LEN);
@@ -75,12 +60,13 @@ impl Worker {
             let waker = Waker::new()?;
             wakers.push(waker.clone());
             let ends = (queue.clone(), sleepers.clone(), waker);
-            workers.push(CryptoWorker::new(&self.path, parts, number, ends));
+            workers.push(CryptoWorker::new(Helper::new(&self.path, parts), number, ends));
         }
+        let helper = Helper::new(&self.path, own);
         let pool = &self.path.exec.out.pool;
         self.helpers = Some(Box::new(Helpers {
             submitter,
-            own: Some(Box::new((queue, spare_passes()))),
+            own: Some(Box::new(Own { queue, helper, passes: spare_passes() })),
             releaser,
             // One more: what is being received into.
             spare: (0..=QUEUE_LEN).map(|_| Box::new(Batch::new(pool))).collect(),
@@ -99,6 +85,21 @@ impl Worker {
     pub fn end_crypto_pool(&mut self) {
         self.end_helpers_steps();
         self.helpers = None;
+    }
+
+    /// Takes over what has changed in the databases as one of its helpers, too: a reader that does not follow keeps
+    /// others waiting.
+    pub(super) fn follow_as_helper(&mut self) {
+        let helpers = self.helpers.as_mut();
+        if let Some(own) = helpers.and_then(|helpers| helpers.own.as_mut()) {
+            own.helper.follow();
+        }
+    }
+
+    /// True if more has changed in the databases than is taken over in one round.
+    pub(super) fn is_behind(&self) -> bool {
+        let own = self.helpers.as_ref().and_then(|helpers| helpers.own.as_ref());
+        self.path.view.reader.is_behind() || own.is_some_and(|own| own.helper.is_behind())
     }
 
     /// Bursts that are with the helpers.
@@ -199,8 +200,9 @@ impl Worker {
     fn help(&mut self) {
         let own = self.helpers.as_mut().and_then(|helpers| helpers.own.take());
         let Some(mut own) = own else { return };
-        let (queue, passes) = &mut *own;
-        if !work_on(self, queue, passes) {
+        let Own { queue, helper, passes } = &mut *own;
+        // The turn may be with a burst that is to be moved on here.
+        if !work_on(helper, queue, passes, || self.release()) {
             core::hint::spin_loop();
         }
         if let Some(helpers) = &mut self.helpers {
@@ -248,8 +250,12 @@ impl Worker {
     /// Brings the packets that a helper has not sent to their ends.
     #[cold]
     fn move_on_unsent(&mut self, batch: &mut Batch) {
+        let out = &mut self.path.exec.out;
         for (packet, outcome) in batch.ended.drain(..) {
-            self.path.exec.out.end(packet, outcome);
+            match outcome {
+                Outcome::ToLinux => out.give_to_linux(packet),
+                outcome => out.end(packet, outcome),
+            }
         }
         if let Some(helpers) = &mut self.helpers {
             helpers.stepped.extend(batch.stepped.drain(..));

@@ -4,6 +4,7 @@ mod answers;
 mod asked;
 mod change;
 mod crypto_worker;
+mod helper;
 mod helpers;
 mod idle;
 mod passes;
@@ -43,7 +44,8 @@ use crate::team::Team;
 use crate::view::View;
 use asked::{Merge, PendingAnswer};
 pub use change::TakenPort;
-pub use crypto_worker::{CryptoParts, CryptoWorker};
+pub use crypto_worker::CryptoWorker;
+pub use helper::CryptoParts;
 pub use idle::Polling;
 use pool::Helpers;
 
@@ -216,6 +218,7 @@ impl Worker {
         }
         self.path.exec.out.reports.send_again();
         let databases_changed = self.path.refresh();
+        self.follow_as_helper();
         self.end_steps_of_tables();
         let tables_changed = self.path.view.load_tables();
         if tables_changed {

@@ -22,8 +22,6 @@
 //! What is sealed for a peer behind segments gets them apart, after its number. Where it goes then is
 //! the worker's to find out, without helpers at work; see [`crate::worker::helpers`].
 
-use std::sync::Arc;
-
 use arrayvec::ArrayVec;
 use esp::Sa;
 use io::{BURST_LEN, Burst, Packet};
@@ -33,9 +31,10 @@ use wire::protocol;
 
 use crate::burst::{Misses, Path};
 use crate::crypt::{Opens, Seals};
-use crate::features::is_left_to_worker;
+use crate::features::is_rare;
 use crate::features::seal::send_done_seals;
-use crate::model::{Action, Draft, Left, Meta, Metas, is_segments};
+use crate::model::{Action, Left, Meta, Metas};
+use crate::out::{AnyOut, HelperOut};
 use crate::resolve::{Decided, Decision, resolve_arrival};
 use crate::slow::{apply, ask_for_own, claim, remember};
 
@@ -58,14 +57,20 @@ struct Leaver {
     has_left: bool,
 }
 
-impl Misses for Leaver {
+impl Misses<HelperOut> for Leaver {
     #[inline(always)]
     fn takes_all(&self) -> bool {
         self.has_left
     }
 
     #[inline(never)]
-    fn miss(&mut self, path: &mut Path, packet: Packet, meta: &Meta, held: Option<&SaEntry<Sa>>) {
+    fn miss(
+        &mut self,
+        path: &mut Path<HelperOut>,
+        packet: Packet,
+        meta: &Meta,
+        held: Option<&SaEntry<Sa>>,
+    ) {
         if !self.has_left
             && meta.has_flow
             && let Ok(h) = wire::parse_ip(packet.data())
@@ -82,13 +87,13 @@ impl Misses for Leaver {
                 ..
             } = decided
             && draft.is_for_flow
-            // So a helper has no such plan; the worker may have one of a step, which does not hold meanwhile.
-            && !is_for_worker(&draft)
+            // So a helper has no such plan.
+            && !is_rare(&draft.action)
         {
             let Path { view, exec, .. } = &mut *path;
             ask_for_own((view, &mut exec.out), wants_own, &h);
             claim(view, &mut draft);
-            exec.out.counters.work.flow_misses.add(u64::from(!draft.action.is_counted_later()));
+            exec.out.counters().work.flow_misses.add(u64::from(!draft.action.is_counted_later()));
             if !matches!(draft.action, Action::HandOver { .. }) {
                 asked.count(&path.view, &h);
             }
@@ -96,22 +101,14 @@ impl Misses for Leaver {
             return apply(&mut path.exec, &path.view, &draft, (packet, &h), meta);
         }
         self.has_left = true;
-        path.leave(packet, meta);
+        path.exec.out.leave(&path.view, packet, meta);
     }
 }
 
-/// True if a draft is for the worker to carry out. Packets that get segments (SRv6) go on behind the burst.
-fn is_for_worker(draft: &Draft) -> bool {
-    match &draft.action {
-        Action::Forward(_) => draft.to.is_some_and(|to| is_segments(to.ifindex)),
-        action => is_left_to_worker(action),
-    }
-}
-
-impl Path {
+impl Path<HelperOut> {
     /// The first part: up to where a packet's turn matters. The burst is the exit's current one.
     pub(crate) fn pass_apart(&mut self, passes: &mut Passes) {
-        let Some(batch) = &mut self.exec.out.batch else { return };
+        let batch = &mut self.exec.out.batch;
         let Passes { packets, metas, rest, opens, .. } = passes;
         // As many as it has room for.
         batch.packets.unpack(|packet, _| drop(packets.try_push(packet)));
@@ -162,7 +159,8 @@ impl Path {
         // Those that were refused apart.
         self.open_gathered(&mut leaver);
         *seals = self.exec.crypt.take_seals(&self.view.reader);
-        !leaver.has_left && self.exec.out.batch.as_ref().is_none_or(|b| b.payloads.is_empty())
+        let batch = &self.exec.out.batch;
+        batch.left.is_empty() && batch.payloads.is_empty()
     }
 
     /// The third part: what has its number is sealed.
@@ -207,18 +205,9 @@ impl Path {
         };
         is_esp && meta.end.is_none() && meta.ingress.ifindex != 0
     }
+}
 
-    /// Leaves a packet to the worker.
-    #[cold]
-    #[inline(never)]
-    fn leave(&mut self, packet: Packet, meta: &Meta) {
-        let reader = &self.view.reader;
-        let held = meta.ingress.via().and_then(|via| reader.shared_sa(via)).map(Arc::clone);
-        if let Some(batch) = &mut self.exec.out.batch {
-            batch.leave(Left { packet, meta: meta.clone(), held });
-        }
-    }
-
+impl Path {
     /// Moves on the packets that a helper has left.
     #[cold]
     #[inline(never)]

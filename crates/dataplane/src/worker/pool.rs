@@ -7,13 +7,21 @@ use io::Packet;
 use crate::event::Waker;
 use crate::model::Ingress;
 use crate::out::batch::Batch;
+use crate::worker::helper::Helper;
 use crate::worker::turns::{Item, SparePasses};
+
+/// Means of the worker to work on bursts as one of its helpers.
+pub(crate) struct Own {
+    pub(super) queue: ordered::Worker<Item>,
+    pub(super) helper: Helper,
+    pub(super) passes: SparePasses,
+}
 
 /// The worker's side of its helpers.
 pub(crate) struct Helpers {
     pub(super) submitter: Submitter<Item>,
-    /// Away while the worker works on a burst itself.
-    pub(super) own: Option<Box<(ordered::Worker<Item>, SparePasses)>>,
+    /// The worker as one of the helpers. Away while it works on a burst itself.
+    pub(super) own: Option<Box<Own>>,
     pub(super) releaser: Releaser<Item>,
     pub(super) spare: Vec<Box<Batch>>,
     pub(super) wakers: Vec<Waker>,

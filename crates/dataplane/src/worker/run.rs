@@ -61,7 +61,7 @@ impl Worker {
     /// Sleeps until a port, the control thread or a time-out wakes it.
     fn sleep(&mut self) {
         // Changes that were too many for one round are taken over in the next.
-        if self.path.view.reader.is_behind() {
+        if self.is_behind() {
             return;
         }
         // What is due sooner than a sleeper wakes is waited for with open eyes.

@@ -3,10 +3,9 @@
 use arrayvec::ArrayVec;
 use dispatch::ordered;
 
-use crate::burst::Path;
-use crate::crypt::{AT_HAND, Inflation};
-use crate::model::{Newcomers, Now};
+use crate::crypt::AT_HAND;
 use crate::out::batch::Batch;
+use crate::worker::helper::Helper;
 use crate::worker::passes::Passes;
 
 /// A place in the queue of bursts.
@@ -17,22 +16,10 @@ pub(crate) struct Item {
     pub(crate) batch: Option<Box<Batch>>,
 }
 
-/// The difference of a helper and the worker in the work on a burst.
-pub(crate) trait Side {
-    /// The mover of the bursts.
-    fn path(&mut self) -> &mut Path;
-    /// Before a burst is worked on; `is_only` if no other burst is at hand.
-    fn begin(&mut self, batch: &mut Batch, is_only: bool);
-    /// Ends the work on a burst.
-    fn end(&mut self, batch: &mut Batch);
-    /// While the turn is with another thread; true if that did something.
-    fn meanwhile(&mut self) -> bool;
-}
-
 /// A burst that a thread has at hand, and what it is worked on with.
 struct AtHand<'q> {
     work: ordered::Work<'q, Item>,
-    batch: Option<Box<Batch>>,
+    batch: Box<Batch>,
     passes: Box<Passes>,
     had_turn: bool,
 }
@@ -48,11 +35,13 @@ pub(crate) fn spare_passes() -> SparePasses {
 ///
 /// While its turn is long in coming, because a thread with an earlier one is slower or farther from
 /// the packets, it begins with the next bursts: then threads need not be equally fast to be all busy.
-/// Turns come before all other work: others wait for them.
+/// Turns come before all other work: others wait for them. `meanwhile` is called while the turn is with another
+/// thread, and returns whether it did something.
 pub(crate) fn work_on(
-    side: &mut impl Side,
+    helper: &mut Helper,
     queue: &ordered::Worker<Item>,
     spare: &mut SparePasses,
+    mut meanwhile: impl FnMut() -> bool,
 ) -> bool {
     let mut at_hand: ArrayVec<AtHand<'_>, AT_HAND> = ArrayVec::new();
     let mut wait = Wait::default();
@@ -61,24 +50,19 @@ pub(crate) fn work_on(
         if let Some(next) = at_hand.iter_mut().find(|one| !one.had_turn)
             && let Some(turn) = next.work.turn()
         {
-            let path = side.path();
-            let now = path.begin_pass(next.batch.take());
-            if path.pass_in_turn(&mut next.passes) {
+            let AtHand { batch, passes, had_turn, .. } = next;
+            if helper.pass(batch, |path| path.pass_in_turn(passes)) {
                 turn.end();
             }
-            next.batch = path.end_pass(now);
-            next.had_turn = true;
+            *had_turn = true;
             wait = Wait::default();
             continue;
         }
         if at_hand.first().is_some_and(|one| one.had_turn) {
-            let AtHand { mut work, batch, mut passes, .. } = at_hand.remove(0);
-            let path = side.path();
-            let now = path.begin_pass(batch);
-            path.pass_to_the_end(&mut passes);
-            let mut batch = path.end_pass(now);
-            batch.iter_mut().for_each(|batch| side.end(batch));
-            work.iter_mut().zip([batch]).for_each(|(item, batch)| item.batch = batch);
+            let AtHand { mut work, mut batch, mut passes, .. } = at_hand.remove(0);
+            helper.pass(&mut batch, |path| path.pass_to_the_end(&mut passes));
+            helper.end(&mut batch);
+            work.iter_mut().zip([batch]).for_each(|(item, batch)| item.batch = Some(batch));
             work.finish();
             spare.push(passes);
             continue;
@@ -88,20 +72,16 @@ pub(crate) fn work_on(
             return has_begun;
         }
         // The databases are followed only with nothing at hand.
-        if (is_only || wait.is_long() && !side.path().view.reader.is_behind())
+        if (is_only || wait.is_long() && !helper.is_behind())
             && let Some(mut passes) = spare.pop()
         {
-            if let Some(mut work) = queue.take(1) {
-                let mut batch = work.iter_mut().next().and_then(|item| item.batch.take());
-                if let Some(batch) = &mut batch {
-                    // Another core has written it.
-                    batch.prefetch();
-                    side.begin(batch, is_only);
-                }
-                let path = side.path();
-                let now = path.begin_pass(batch);
-                path.pass_apart(&mut passes);
-                let batch = path.end_pass(now);
+            let mut work = queue.take(1);
+            let batch = work.as_mut().and_then(|work| work.iter_mut().next()?.batch.take());
+            if let Some((work, mut batch)) = work.zip(batch) {
+                // Another core has written it.
+                batch.prefetch();
+                helper.begin(&batch, is_only);
+                helper.pass(&mut batch, |path| path.pass_apart(&mut passes));
                 at_hand.push(AtHand { work, batch, passes, had_turn: false });
                 (has_begun, wait) = (true, Wait::default());
                 continue;
@@ -111,28 +91,9 @@ pub(crate) fn work_on(
         if is_only {
             return has_begun;
         }
-        if !side.meanwhile() {
+        if !meanwhile() {
             wait.spin();
         }
-    }
-}
-
-impl Path {
-    /// Begins a pass: the ends of packets are noted in this burst from now on, and the time is
-    /// that at which it came.
-    fn begin_pass(&mut self, batch: Option<Box<Batch>>) -> Now {
-        let now = batch.as_ref().map_or(self.view.now, |batch| batch.now);
-        self.newcomers = batch.as_ref().map_or(Newcomers::ALL, |batch| batch.source.newcomers);
-        self.exec.crypt.inflation = Inflation::WHOLE;
-        self.exec.out.batch = batch;
-        self.exec.rooms.steps.is_with_helpers = true;
-        core::mem::replace(&mut self.view.now, now)
-    }
-
-    fn end_pass(&mut self, now: Now) -> Option<Box<Batch>> {
-        self.view.now = now;
-        self.exec.rooms.steps.is_with_helpers = false;
-        self.exec.out.batch.take()
     }
 }
 

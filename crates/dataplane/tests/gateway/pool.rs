@@ -1,9 +1,12 @@
 //! One SA on several threads: what comes out is what one thread would send, in its order.
 
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crypto::Provider;
+use crypto::{Engine, Provider};
 use dataplane::{Command, CryptoParts, CryptoWorker, Polling};
 use esp::IvSource;
 use outcome::DropReason;
@@ -11,26 +14,32 @@ use policy::VolumeLimits;
 
 use crate::packets::{Ip, hopped, number};
 use crate::srv6;
-use crate::support::{Gateway, PROVIDER, Pair, Side, Sizes, Spec, ip, make_sa, sa_config};
+use crate::support::{Faulty, Gateway, PROVIDER, Pair, Side, Sizes, Spec, ip, make_sa, sa_config};
 
 /// Gives a gateway this many helpers, whose threads do not run.
 fn helpers(g: &mut Gateway, threads: usize) -> Vec<CryptoWorker> {
-    let engines = (0..threads)
-        .map(|_| CryptoParts {
-            engine: PROVIDER.engine().expect("engine"),
-            ivs: IvSource::new().expect("seed"),
-            reader: g.db.reader(),
-        })
-        .collect();
-    g.worker.add_crypto_pool(engines).expect("eventfd")
+    let own = parts(g, PROVIDER.engine().expect("engine"));
+    helpers_beside(g, own, threads)
+}
+
+fn helpers_beside(g: &mut Gateway, own: CryptoParts, threads: usize) -> Vec<CryptoWorker> {
+    let engines = (0..threads).map(|_| parts(g, PROVIDER.engine().expect("engine"))).collect();
+    g.worker.add_crypto_pool(own, engines).expect("eventfd")
+}
+
+/// Parts of one thread that works on bursts.
+fn parts(g: &Gateway, engine: Box<dyn Engine>) -> CryptoParts {
+    CryptoParts { engine, ivs: IvSource::new().expect("seed"), reader: g.db.reader() }
 }
 
 /// Gives a gateway this many crypto threads.
 pub fn pooled(g: &mut Gateway, threads: usize) -> Vec<JoinHandle<()>> {
-    helpers(g, threads)
-        .into_iter()
-        .map(|worker| std::thread::spawn(move || worker.run(Polling::default())))
-        .collect()
+    spawn(helpers(g, threads))
+}
+
+fn spawn(helpers: Vec<CryptoWorker>) -> Vec<JoinHandle<()>> {
+    let threads = helpers.into_iter();
+    threads.map(|helper| std::thread::spawn(move || helper.run(Polling::default()))).collect()
 }
 
 fn pooled_pair(spec: &Spec, threads: usize) -> (Pair, Vec<JoinHandle<()>>) {
@@ -76,7 +85,7 @@ fn packets_leave_and_arrive_in_order() {
         }
         assert_eq!((pair.a.drops(), pair.b.drops()), (vec![], vec![]));
         let sa = pair.b.sa(Side::A, &spec);
-        assert_eq!(sa.esp.live().packets().load(core::sync::atomic::Ordering::Relaxed), 16_000);
+        assert_eq!(sa.esp.live().packets().load(Relaxed), 16_000);
         end(pair, all);
     }
 }
@@ -167,10 +176,7 @@ fn limits_and_replays_are_exact() {
     pair.b.run();
     assert_eq!(pair.b.lan_out().len(), 90);
     assert_eq!(pair.b.dropped(DropReason::InReplayDuplicate), 90 + 50);
-    assert_eq!(
-        pair.b.sa(Side::A, &spec).esp.live().replays().load(core::sync::atomic::Ordering::Relaxed),
-        140
-    );
+    assert_eq!(pair.b.sa(Side::A, &spec).esp.live().replays().load(Relaxed), 140);
     end(pair, all);
 }
 
@@ -228,9 +234,12 @@ fn an_end_in_the_middle_loses_no_frame() {
 
 #[test]
 fn an_engine_that_fails_costs_its_packets_and_no_others() {
-    // The pool's engines work, the worker's own does not: what it helps with is dropped, counted.
-    let (mut pair, all) = pooled_pair(&Spec::default(), 1);
-    pair.a.crypto_fails.store(true, core::sync::atomic::Ordering::Relaxed);
+    // The helper's engine works, that of the worker as one of them does not: what it helps with is dropped, counted.
+    let mut pair = Pair::new(&Spec::default());
+    let fails = Arc::new(AtomicBool::new(true));
+    let engine = Faulty(PROVIDER.engine().expect("engine"), fails);
+    let own = parts(&pair.a, Box::new(engine));
+    let all = spawn(helpers_beside(&mut pair.a, own, 1));
     let flow = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
     (0..500).for_each(|n| pair.a.put_lan(&flow.sized(200, n)));
     pair.a.run();
@@ -240,7 +249,6 @@ fn an_engine_that_fails_costs_its_packets_and_no_others() {
     for packet in &sent {
         assert_eq!(packet[9], 50, "never in clear");
     }
-    pair.a.crypto_fails.store(false, core::sync::atomic::Ordering::Relaxed);
     end(pair, all);
 }
 

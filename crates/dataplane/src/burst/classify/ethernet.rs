@@ -6,10 +6,11 @@ use wire::ethernet::{EtherType, EthernetHeader, HEADER_LEN, MacAddr};
 use wire::{Family, Span, VlanTags};
 
 use crate::burst::Path;
+use crate::features::Thread;
 use crate::model::{Ingress, Meta};
 use crate::tables::vlan::untag;
 
-impl Path {
+impl<O: Thread> Path<O> {
     /// A frame from an Ethernet port, up to its flow. `mac` is the port's own address, where it is
     /// known. The packet's span is then the IP packet.
     ///
@@ -63,7 +64,7 @@ impl Path {
         }
         // A veth peer leaves TCP and UDP checksums to a device that is not there.
         if wire::complete_partial(packet.data_mut(), &h) {
-            self.exec.out.counters.work.checksums_completed.add(1);
+            self.exec.out.counters().work.checksums_completed.add(1);
         }
         meta.summary = (&h).into();
         meta.enter(Ingress::of_port(ifindex), !is_to_many);
@@ -91,7 +92,7 @@ impl Path {
         let vlan = vlans.of_frame(port, tags);
         let vlan = vlan.filter(|_| !header.ether_type.is_vlan());
         let vlan = vlan.ok_or(DropReason::UnknownVlan)?;
-        vlan.counters.received(self.exec.out.lane, packet.span.len);
+        vlan.counters.received(self.exec.out.lane(), packet.span.len);
         untag(packet, header);
         if let Some(remark) = &vlan.remark {
             remark.write(packet.data_mut(), header);

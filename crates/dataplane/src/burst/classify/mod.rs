@@ -9,12 +9,13 @@ use io::Burst;
 use wire::FlowKey;
 
 use crate::burst::Path;
+use crate::features::Thread;
 use crate::model::{Meta, Metas, PortKind, Source, prefetch_headers};
 
 /// Distance of the first pass's prefetch, in packets.
 const AHEAD: usize = 8;
 
-impl Path {
+impl<O: Thread> Path<O> {
     /// Classifies each packet of a burst; its span is then the IP packet.
     #[inline(always)]
     pub(crate) fn classify(&mut self, burst: &mut Burst, metas: &mut Metas, source: Source) {

@@ -11,7 +11,7 @@ use super::state::Aggfrag;
 use super::unpack::Unpack;
 use crate::features::hands::Hands;
 use crate::model::Payload;
-use crate::out::Out;
+use crate::out::{AnyOut, Out};
 use crate::view::View;
 
 impl Aggfrag {

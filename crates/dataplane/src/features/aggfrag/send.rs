@@ -17,13 +17,10 @@ use crate::features::hands::Hands;
 use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::features::seal::seal_gathered;
 use crate::model::{Aggregate, Fate, Meta, TAILROOM};
-use crate::out::Out;
+use crate::out::{AnyOut, Out};
 
 impl Rare for Aggregate {
     type Kept = Aggfrag;
-
-    /// Payloads are filled by one thread.
-    const IS_FOR_WORKER: bool = true;
 
     /// As of an SA that seals packets one by one, but for its payloads, which have their own way.
     fn holds<'k>(&'k self, _aggfrag: &'k Aggfrag, asked: &Subject<'_>) -> Held<'k> {

@@ -7,7 +7,7 @@ use outcome::{DropReason, Outcome};
 use wire::Span;
 
 use crate::model::TAILROOM;
-use crate::out::Out;
+use crate::out::{AnyOut, Out};
 
 /// Copies packets out of one payload, each into a frame of its own.
 pub(super) struct Unpack<'u> {

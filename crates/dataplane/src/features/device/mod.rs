@@ -25,7 +25,7 @@ use wire::Fragment;
 use crate::features::forward::is_syn;
 use crate::features::hands::Hands;
 use crate::features::rare::{Held, Next, Rare, Subject};
-use crate::out::Out;
+use crate::out::{AnyOut, Out};
 use crate::view::View;
 
 use crate::model::{DEVICES_HOME, Fate, Meta, Offload};
@@ -123,10 +123,6 @@ fn seal(
     mut packet: Packet,
     meta: &Meta,
 ) {
-    if out.batch.is_some() {
-        // A helper has no queue: the worker that it serves does this.
-        return out.leave(view, packet, meta);
-    }
     let Some(sa) = view.reader.sa(by.sa) else {
         return out.drop(packet, DropReason::OutStateExpired);
     };
@@ -151,9 +147,6 @@ pub(crate) fn open(
     packet: Packet,
     meta: &Meta,
 ) {
-    if out.batch.is_some() {
-        return out.leave(view, packet, meta);
-    }
     let sa = device_sa(view, packet.data());
     let entry = sa.and_then(|sa| view.reader.sa(sa));
     let of = entry.and_then(|entry| Some((entry, PacketSa::of(entry.esp.session())?)));

@@ -25,8 +25,8 @@ use wire::natt::{self, NattPayload};
 use wire::{FragmentFields, gtpu, protocol};
 
 use crate::host_limits::HostLimits;
-use crate::model::{Arrived, FirstPorts, Gather, Handed, Left, Meta};
-use crate::out::Out;
+use crate::model::{Arrived, FirstPorts, Gather, Handed, Meta};
+use crate::out::{AnyOut, Out};
 use crate::view::View;
 
 /// The fragments of one worker.
@@ -114,10 +114,6 @@ pub(crate) fn gather_outer(
     packet: Packet,
     meta: &Meta,
 ) {
-    if let Some(batch) = &mut out.batch {
-        // Helpers keep no packets.
-        return batch.leave(Left { packet, meta: meta.clone(), held: None });
-    }
     let (flow, fields) = (&meta.summary.flow, meta.summary.fields);
     let ends = (flow.src(), flow.dst(), fields.protocol());
     let (ingress, has_flow, outers) = (meta.ingress, meta.has_flow, meta.outers().cloned());

@@ -17,6 +17,7 @@ use crate::features::limit::rates::Stop;
 use crate::features::limit::wait::wait_by_plan;
 use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::model::{Arrived, Fate, Handed, Judging, Meta, RateSlot};
+use crate::out::AnyOut;
 
 impl Rare for RateSlot {
     type Kept = Rates;

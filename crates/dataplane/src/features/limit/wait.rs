@@ -8,8 +8,8 @@ use wire::Fields;
 use crate::features::hands::Hands;
 use crate::features::limit::Rates;
 use crate::model::{Arrived, Handed, Meta, RateLimit, RateSlot};
-use crate::out::Out;
 use crate::out::peers::Peers;
+use crate::out::{AnyOut, Out};
 use crate::view::View;
 
 /// Has a packet wait that is under the limit of a plan.

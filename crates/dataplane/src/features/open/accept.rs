@@ -10,7 +10,7 @@ use policy::Volume;
 use crate::crypt::open_batch::OpenWork;
 use crate::crypt::{Crypt, check_volume};
 use crate::features::aggfrag::Aggfrag;
-use crate::out::Out;
+use crate::out::AnyOut;
 use crate::view::View;
 
 /// Accepts a packet that was decrypted, or says how it ends. One writer at a time for each SA,
@@ -18,7 +18,7 @@ use crate::view::View;
 #[inline(always)]
 pub(crate) fn accept(
     view: &View,
-    (crypt, out, aggfrag): (&mut Crypt, &mut Out, &mut Aggfrag),
+    (crypt, out, aggfrag): (&mut Crypt, &mut impl AnyOut, &mut Aggfrag),
     packet: &mut Packet,
     work: &OpenWork,
 ) -> Result<(), Outcome> {
@@ -31,7 +31,7 @@ pub(crate) fn accept(
         && work.from.is_none()
     {
         sa.esp.open_accept(buffer, &work.opening, work.content, view.now.wall_s)?;
-        out.counters.work.decrypted.add(1);
+        out.counters().work.decrypted.add(1);
         return Ok(());
     }
     accept_any(view, (crypt, out, aggfrag), packet, work)
@@ -41,7 +41,7 @@ pub(crate) fn accept(
 #[inline(never)]
 fn accept_any(
     view: &View,
-    (crypt, out, aggfrag): (&mut Crypt, &mut Out, &mut Aggfrag),
+    (crypt, out, aggfrag): (&mut Crypt, &mut impl AnyOut, &mut Aggfrag),
     packet: &mut Packet,
     work: &OpenWork,
 ) -> Result<(), Outcome> {
@@ -59,9 +59,9 @@ fn accept_any(
         work.from.filter(|(src, port)| is_packet && !is_mapping_of(&sa.config.params, *src, *port));
     if volume != Volume::Within || moved.is_some() {
         let id = sa.config.id();
-        out.reports.volume(id, volume);
+        out.reports().volume(id, volume);
         if let Some((src, port)) = moved {
-            out.reports.mapping(id, src, port, view.now.ns);
+            out.reports().mapping(id, src, port, view.now.ns);
         }
     }
     if accepted == Err(DropReason::InIntegrity) {
@@ -74,7 +74,7 @@ fn accept_any(
     if work.content.is_ok_and(|content| content.is_aggfrag()) {
         aggfrag.note_new();
     }
-    out.counters.work.decrypted.add(1);
+    out.counters().work.decrypted.add(1);
     Ok(())
 }
 

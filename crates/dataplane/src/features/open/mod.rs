@@ -18,12 +18,11 @@ use wire::natt::{self, NattPayload};
 use wire::{Fragment, protocol};
 
 use crate::crypt::Crypt;
-use crate::features::device::{self, Devices};
-use crate::features::fragments::{self, Fragments};
+use crate::features::fragments::Fragments;
 use crate::features::open::candidate::ah_candidate;
 use crate::features::open::ipcomp::{decompress, ip_in_ip};
 use crate::model::{FlowHint, Meta, Outers};
-use crate::out::Out;
+use crate::out::AnyOut;
 use crate::view::View;
 
 /// The SAs that a packet has come through, if it was inside another SA's packet and is an SA's again. `None` for others.
@@ -80,7 +79,7 @@ pub(crate) fn next_candidate(
 pub(crate) fn gather(
     view: &View,
     crypt: &mut Crypt,
-    out: &mut Out,
+    out: &mut impl AnyOut,
     (packet, meta): (Packet, &Meta),
     candidate: Candidate,
 ) {
@@ -100,14 +99,21 @@ pub(crate) fn gather(
     }
 }
 
-/// Does what is to be done with a packet that is not opened here.
+/// Room that takes a packet which is not opened here.
+pub(crate) enum Taker {
+    /// The device that has its SA.
+    Device,
+    /// It is a fragment.
+    Fragments,
+}
+
+/// Does what is to be done with a packet that is not opened here. Returns it if another room takes it.
 pub(crate) fn refuse(
     view: &View,
-    (fragments, devices): (Option<&mut Fragments>, Option<&mut Devices>),
-    out: &mut Out,
+    out: &mut impl AnyOut,
     (packet, meta): (Packet, &Meta),
     refused: Refused,
-) {
+) -> Option<(Packet, Taker)> {
     match refused {
         Refused::Drop(DropReason::InNoState) => out.put_off(view, packet, meta),
         Refused::Drop(reason) => out.drop(packet, reason),
@@ -117,9 +123,9 @@ pub(crate) fn refuse(
             }
             out.drop(packet, reason);
         }
-        Refused::Home(Home::DEVICE) => device::open(devices, (view, out), packet, meta),
+        Refused::Home(Home::DEVICE) => return Some((packet, Taker::Device)),
         Refused::Home(to) => out.hand_over(view, to, packet, meta),
-        Refused::Fragment => fragments::gather_outer(fragments, (view, out), packet, meta),
+        Refused::Fragment => return Some((packet, Taker::Fragments)),
         Refused::Left => out.leave(view, packet, meta),
         // Steering leaves it to Linux; if one comes here all the same, Linux gets it.
         Refused::Ike => match view.back(meta.ingress.ifindex) {
@@ -128,4 +134,5 @@ pub(crate) fn refuse(
         },
         Refused::Keepalive => out.end(packet, Outcome::Consumed),
     }
+    None
 }

@@ -12,8 +12,6 @@ use crate::model::{Fate, Meta, StepTo, SteppedScratch};
 /// State of the steps of one thread.
 #[derive(Default)]
 pub(crate) struct Steps {
-    /// A burst of helpers is at hand: what leaves a step goes on behind the burst, and that is the worker's.
-    pub(crate) is_with_helpers: bool,
     /// Memory for packets between two steps, since there were some.
     pub(crate) scratch: Option<Box<SteppedScratch>>,
 }
@@ -21,11 +19,8 @@ pub(crate) struct Steps {
 impl Rare for StepTo {
     type Kept = Steps;
 
-    /// Packets out of a step go on behind the burst.
-    const IS_FOR_WORKER: bool = true;
-
-    fn holds<'k>(&'k self, steps: &'k Steps, asked: &Subject<'_>) -> Held<'k> {
-        (!steps.is_with_helpers && asked.h.total_len() <= self.longest).into()
+    fn holds<'k>(&'k self, _steps: &'k Steps, asked: &Subject<'_>) -> Held<'k> {
+        (asked.h.total_len() <= self.longest).into()
     }
 
     fn apply(

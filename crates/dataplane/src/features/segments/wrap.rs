@@ -9,12 +9,10 @@ use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::features::seal::{self, seal};
 use crate::features::segments::headends::Headends;
 use crate::model::{Action, FIRST_SEGMENTS, FIRST_SEGMENTS_SLOT, Fate, Ingress, Made, Meta, Wrap};
+use crate::out::AnyOut;
 
 impl Rare for Wrap {
     type Kept = Headends;
-
-    /// Packets that have got segments go on behind the burst.
-    const IS_FOR_WORKER: bool = true;
 
     fn holds<'k>(&'k self, _headends: &'k Headends, asked: &Subject<'_>) -> Held<'k> {
         forward::holds(&self.0, asked.packet, asked.h).into()
@@ -47,11 +45,6 @@ impl Rare for Wrap {
             }
         };
         let ingress = Ingress::of_port(FIRST_SEGMENTS | number as u32);
-        if let Some(batch) = &mut out.batch {
-            // With the helpers: the worker moves it on.
-            batch.step(packet, ingress);
-            return None;
-        }
         let made = Made { number, inner: h.family() };
         if !out.between.has_wrapped()
             && let Some(h) = outer

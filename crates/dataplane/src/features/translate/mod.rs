@@ -12,7 +12,7 @@ use wire::Fields;
 use crate::features::hands::Hands;
 use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::model::{Fate, Meta, TranslationSlot};
-use crate::out::Out;
+use crate::out::{AnyOut, Out};
 
 impl Rare for TranslationSlot {
     type Kept = Translations;
