@@ -35,16 +35,16 @@ pub(crate) const THREAD_EVERY_NS: u64 = 20_000_000;
 /// After so long without a failure an SA's note may go to another, in nanoseconds.
 const FORGET_NS: u64 = 1_000_000_000;
 
-/// SaNotes: of so many SAs at a time.
+/// Notes: of so many SAs at a time.
 const PLACES: usize = 1024;
 
 /// Room for the longest packet, and its headers once more.
 const SCRATCH_LEN: usize = 2 * 65_536;
 
-/// SaNotes about SAs that fail, by all threads of a worker.
+/// Notes about SAs that fail, by all threads of a worker.
 struct SaNotes([Note; PLACES]);
 
-/// SaNotes about one SA.
+/// Notes about one SA.
 #[derive(Default)]
 struct Note {
     /// [`SaHandle::word`]; 0 for none.
@@ -93,7 +93,7 @@ impl Resync {
         Resync { notes, is_watching: false, next_ns: 0, scratch }
     }
 
-    /// SaNotes that a packet's ICV was wrong. For the one writer of the SA's numbers.
+    /// Notes that a packet's ICV was wrong. For the one writer of the SA's numbers.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_failure(&mut self, handle: SaHandle, sa: &SaEntry<Sa>, now_ns: u64) {
@@ -123,7 +123,7 @@ impl SaNotes {
         self.0.get(slot % PLACES)
     }
 
-    /// SaNotes a failure; returns whether the SA may have lost its peer's numbers.
+    /// Notes a failure. True if the SA may have lost its peer's numbers.
     fn note_failure(&self, handle: SaHandle, accepted: u64, now_ns: u64) -> bool {
         let Some(note) = self.of(handle) else { return false };
         let word = handle.word().get();

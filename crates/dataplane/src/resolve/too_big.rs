@@ -22,7 +22,7 @@ use crate::model::Notes;
 
 /// True if a packet is an error that reports another one as too big.
 pub(super) fn says_too_big(h: &Headers) -> bool {
-    // UdpPorts of ICMP are its type and code.
+    // Ports of ICMP are its type and code.
     match h.protocol {
         protocol::ICMP => {
             h.src_port == icmpv4::kind::DESTINATION_UNREACHABLE.into()

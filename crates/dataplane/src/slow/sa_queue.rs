@@ -16,7 +16,7 @@ pub(super) struct HeldForSa {
     pub(super) asks: bool,
 }
 
-/// HeldForSa packets, to be resolved again.
+/// Waiting packets, to be resolved again.
 pub(super) struct SaQueue(pub(super) HoldQueue<SaWait, HeldForSa>);
 
 impl SaQueue {
