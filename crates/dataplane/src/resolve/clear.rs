@@ -3,96 +3,100 @@
 use forward::IcmpCause;
 use outcome::DropReason;
 
+use super::leave::leave_to_linux;
+use super::mss::{clamps_mss, longest_back, mss_of_syn};
+use super::route::{is_steered_to_port, next_hop, onto, way_onward};
+use super::segments::{leads_to_segments, whole_frame};
 use super::{Decision, Question, Route};
 use crate::model::{
     Action, Draft, Forward, LinuxWay, Notes, Origin, Step, Wrap, ip_len, is_segments,
 };
 
-impl<N: Notes> Question<'_, N> {
-    /// A packet that no policy protects.
-    pub(super) fn clear(&mut self, origin: Origin) -> Decision {
-        match origin {
-            // It was taken to be translated, by rules of Linux's.
-            Origin::Port { is_barred: false, .. } if self.is_translated() => self.forward(origin),
-            Origin::Port { .. } if self.leads_to_segments(origin) => self.forward(origin),
-            // By a path that Linux's tables do not lead to.
-            Origin::Port { .. } if self.is_steered_to_port(origin) => self.forward(origin),
-            // Culvert has taken it only to ask the policy database: it is Linux's.
-            Origin::Port { ifindex, is_barred, .. } => {
-                Decision::Go(self.leave_to_linux(ifindex, is_barred))
-            }
-            // The sender of a protected packet gets no answer in clear.
-            Origin::Worker { protected: true } => Decision::Drop(DropReason::OutPolicyBlock),
-            Origin::Linux { .. }
-            | Origin::Tunnel { .. }
-            | Origin::Decrypted { .. }
-            | Origin::Stepped { .. }
-            | Origin::Worker { .. } => self.forward(origin),
+/// A packet that no policy protects.
+pub(super) fn clear<N: Notes>(question: &mut Question<'_, N>, origin: Origin) -> Decision {
+    match origin {
+        // It was taken to be translated, by rules of Linux's.
+        Origin::Port { is_barred: false, .. } if question.nat.is_translated() => {
+            forward(question, origin)
         }
+        Origin::Port { .. } if leads_to_segments(question, origin) => forward(question, origin),
+        // By a path that Linux's tables do not lead to.
+        Origin::Port { .. } if is_steered_to_port(question, origin) => forward(question, origin),
+        // Culvert has taken it only to ask the policy database: it is Linux's.
+        Origin::Port { ifindex, is_barred, .. } => {
+            Decision::Go(leave_to_linux(question, ifindex, is_barred))
+        }
+        // The sender of a protected packet gets no answer in clear.
+        Origin::Worker { protected: true } => Decision::Drop(DropReason::OutPolicyBlock),
+        Origin::Linux { .. }
+        | Origin::Tunnel { .. }
+        | Origin::Decrypted { .. }
+        | Origin::Stepped { .. }
+        | Origin::Worker { .. } => forward(question, origin),
     }
+}
 
-    /// Forwards in clear by the tables, without culvert's own: decrypted packets, translated ones, and what Linux
-    /// sent here because its destination is a protected prefix while policy says otherwise.
-    fn forward(&mut self, origin: Origin) -> Decision {
-        let (view, h) = (self.view, self.h);
-        let to = match (self.way_onward(origin), origin) {
-            (Route::Port(to), _) => to,
-            // Multicast and link-local packets that Linux sends on the private interface itself
-            // (MLD, router solicitations): nobody else is on that link.
-            (Route::Local, Origin::Linux { .. }) if !view.topology.is_local_addr(h.dst) => {
-                return Decision::Consume;
-            }
-            (Route::Local, Origin::Linux { .. }) => return Decision::Drop(DropReason::ForwardLoop),
-            // By a table of its own, which Linux would not look into.
-            (Route::Local | Route::Linux | Route::Tunnel(_), Origin::Stepped { index, .. })
-                if view.topology.lookup_stepped(index, h.dst, h.src).is_some() =>
-            {
-                return Decision::Drop(DropReason::EgressNotPort);
-            }
-            // What came from Linux does not find the way back to us: the rule that leads here
-            // exempts the private interface. A tunnel interface that is down is Linux's.
-            (Route::Local | Route::Linux | Route::Tunnel(_), _) => {
-                return Decision::Go(Draft::of_flow(Action::ToLinux(LinuxWay::Private)));
-            }
-            (Route::Nowhere(reason, Some(cause)), _) => {
-                return Decision::Error(cause, reason, origin);
-            }
-            (Route::Nowhere(reason, None), _) => return Decision::Drop(reason),
-        };
-        if let Some(decision) = self.whole_frame(origin, to) {
-            return decision;
+/// Forwards in clear by the tables, without culvert's own: decrypted packets, translated ones, and what Linux
+/// sent here because its destination is a protected prefix while policy says otherwise.
+fn forward<N: Notes>(question: &mut Question<'_, N>, origin: Origin) -> Decision {
+    let (view, h) = (question.view, question.h);
+    let to = match (way_onward(question, origin), origin) {
+        (Route::Port(to), _) => to,
+        // Multicast and link-local packets that Linux sends on the private interface itself
+        // (MLD, router solicitations): nobody else is on that link.
+        (Route::Local, Origin::Linux { .. }) if !view.topology.is_local_addr(h.dst) => {
+            return Decision::Consume;
         }
-        // As a router does: TTL, then length, and the ICMP error quotes the packet as it came.
-        let is_hop = origin.is_hop();
-        if is_hop && h.ttl <= 1 {
-            let cause = IcmpCause::TimeExceeded;
-            return Decision::Error(cause, DropReason::TtlExceeded, origin);
+        (Route::Local, Origin::Linux { .. }) => return Decision::Drop(DropReason::ForwardLoop),
+        // By a table of its own, which Linux would not look into.
+        (Route::Local | Route::Linux | Route::Tunnel(_), Origin::Stepped { index, .. })
+            if view.topology.lookup_stepped(index, h.dst, h.src).is_some() =>
+        {
+            return Decision::Drop(DropReason::EgressNotPort);
         }
-        self.tell(|| Step::size(h, None, to.mtu));
-        let fits = usize::from(h.total_len) <= to.mtu;
-        if !fits && h.dont_fragment {
-            let cause = IcmpCause::TooBig { mtu: to.mtu as u32 };
-            return Decision::Error(cause, DropReason::OutTooBig, origin);
+        // What came from Linux does not find the way back to us: the rule that leads here
+        // exempts the private interface. A tunnel interface that is down is Linux's.
+        (Route::Local | Route::Linux | Route::Tunnel(_), _) => {
+            return Decision::Go(Draft::of_flow(Action::ToLinux(LinuxWay::Private)));
         }
-        let to = self.onto(origin, to);
-        let known = self.next_hop(to, h.family());
-        let clamps_mss = is_hop && self.clamps_mss();
-        let forward = Forward {
-            adjacency: known.unwrap_or_default(),
-            mtu: ip_len(to.mtu),
-            is_hop,
-            clamps_mss,
-        };
-        let action = match known {
-            Some(_) if is_segments(to.ifindex) => Action::Wrap(Wrap(forward)),
-            _ => Action::Forward(forward),
-        };
-        Decision::Go(Draft {
-            action,
-            to: (known.is_none() || !fits).then_some(to),
-            cut: (!fits).then_some(to.mtu),
-            mss: if clamps_mss { self.mss_of_syn(|| self.longest_back(to.ifindex)) } else { None },
-            is_for_flow: fits && known.is_some(),
-        })
+        (Route::Nowhere(reason, Some(cause)), _) => {
+            return Decision::Error(cause, reason, origin);
+        }
+        (Route::Nowhere(reason, None), _) => return Decision::Drop(reason),
+    };
+    if let Some(decision) = whole_frame(question, origin, to) {
+        return decision;
     }
+    // As a router does: TTL, then length, and the ICMP error quotes the packet as it came.
+    let is_hop = origin.is_hop();
+    if is_hop && h.ttl <= 1 {
+        let cause = IcmpCause::TimeExceeded;
+        return Decision::Error(cause, DropReason::TtlExceeded, origin);
+    }
+    question.tell(|| Step::size(h, None, to.mtu));
+    let fits = usize::from(h.total_len) <= to.mtu;
+    if !fits && h.dont_fragment {
+        let cause = IcmpCause::TooBig { mtu: to.mtu as u32 };
+        return Decision::Error(cause, DropReason::OutTooBig, origin);
+    }
+    let to = onto(question, origin, to);
+    let known = next_hop(question, to, h.family());
+    let clamps_mss = is_hop && clamps_mss(question);
+    let forward =
+        Forward { adjacency: known.unwrap_or_default(), mtu: ip_len(to.mtu), is_hop, clamps_mss };
+    let action = match known {
+        Some(_) if is_segments(to.ifindex) => Action::Wrap(Wrap(forward)),
+        _ => Action::Forward(forward),
+    };
+    Decision::Go(Draft {
+        action,
+        to: (known.is_none() || !fits).then_some(to),
+        cut: (!fits).then_some(to.mtu),
+        mss: if clamps_mss {
+            mss_of_syn(question, || longest_back(question, to.ifindex))
+        } else {
+            None
+        },
+        is_for_flow: fits && known.is_some(),
+    })
 }

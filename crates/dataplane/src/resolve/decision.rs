@@ -1,8 +1,7 @@
 //! Decision about a packet, with all that it follows from.
 
-use core::net::IpAddr;
-
 use arrayvec::ArrayVec;
+use core::net::IpAddr;
 use forward::IcmpCause;
 use outcome::DropReason;
 use policy::{PolicyCounters, PolicyEntry, SaBundle, SaHandle, Stamp};

@@ -2,33 +2,32 @@
 
 use wire::{Fragment, gtpu, protocol};
 
-use super::{Decision, Question};
-use crate::model::{Action, Draft, Gather, LinuxWay, Notes, ToApplication};
+use super::Decision;
+use super::question::Context;
+use crate::model::{Action, Draft, Gather, LinuxWay, ToApplication};
 
-impl<N: Notes> Question<'_, N> {
-    /// The number of the service that a decrypted packet is for, if it is GTP-U of applications.
-    pub(super) fn service(&self) -> Option<u16> {
-        let is_gtpu = self.h.protocol == protocol::UDP
-            && self.h.dst_port == gtpu::PORT
-            && self.h.fragment == Fragment::Whole;
-        is_gtpu.then(|| self.view.topology.gtpu.at(self.h.dst)).flatten()
-    }
+/// The number of the service that a decrypted packet is for, if it is GTP-U of applications.
+pub(super) fn service(context: &Context<'_>) -> Option<u16> {
+    let is_gtpu = context.h.protocol == protocol::UDP
+        && context.h.dst_port == gtpu::PORT
+        && context.h.fragment == Fragment::Whole;
+    is_gtpu.then(|| context.view.topology.gtpu.at(context.h.dst)).flatten()
+}
 
-    /// Gathers a decrypted packet that is a fragment and may be GTP-U. The first fragment alone
-    /// says if it is, and of which tunnel, so the packet is put together.
-    pub(super) fn is_cut_gtpu(&self) -> Option<Decision> {
-        let may_be = self.h.fragment != Fragment::Whole
-            && !self.knows_ports
-            && self.h.protocol == protocol::UDP
-            && self.view.topology.gtpu.at(self.h.dst).is_some();
-        may_be.then_some(Decision::Gather(Gather::Gtpu))
-    }
+/// Gathers a decrypted packet that is a fragment and may be GTP-U. The first fragment alone
+/// says if it is, and of which tunnel, so the packet is put together.
+pub(super) fn is_cut_gtpu(context: &Context<'_>) -> Option<Decision> {
+    let may_be = context.h.fragment != Fragment::Whole
+        && !context.knows_ports
+        && context.h.protocol == protocol::UDP
+        && context.view.topology.gtpu.at(context.h.dst).is_some();
+    may_be.then_some(Decision::Gather(Gather::Gtpu))
+}
 
-    /// True if a packet is from an application at its own port, by an address that may be this
-    /// host's too: neither that nor the way back is a reason to drop it.
-    pub(super) fn is_from_application(&self, ifindex: u32) -> bool {
-        self.view.topology.gtpu.is_source(self.h.src, ifindex)
-    }
+/// True if a packet is from an application at its own port, by an address that may be this
+/// host's too: neither that nor the way back is a reason to drop it.
+pub(super) fn is_from_application(context: &Context<'_>, ifindex: u32) -> bool {
+    context.view.topology.gtpu.is_source(context.h.src, ifindex)
 }
 
 /// Decision for GTP-U of applications. `linux` is the decision for messages that are for none of

@@ -1,9 +1,13 @@
 //! Limits of SAs in volume.
 
 use core::sync::atomic::Ordering::Relaxed;
-
 use esp::Sa;
+use forward::IcmpCause;
+use outcome::DropReason;
 use policy::{SaEntry, SaHandle, Volume};
+
+use super::{Decision, Question};
+use crate::model::{Notes, Origin};
 
 /// Answer of the SAs on one more packet, by their limits in volume.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,4 +35,18 @@ impl Limits {
         }
         limits
     }
+}
+
+/// How a packet ends that the SAs carry no more, or whose TTL is used up by being forwarded.
+pub(super) fn ends_here<N: Notes>(
+    question: &mut Question<'_, N>,
+    origin: Origin,
+    limits: Limits,
+) -> Option<Decision> {
+    question.at_limit = limits.at_limit;
+    if limits.is_over {
+        return Some(Decision::Drop(DropReason::OutStateExpired));
+    }
+    let is_last = origin.is_hop() && question.h.ttl <= 1;
+    is_last.then_some(Decision::Error(IcmpCause::TimeExceeded, DropReason::TtlExceeded, origin))
 }

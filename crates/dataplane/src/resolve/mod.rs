@@ -1,7 +1,8 @@
 //! Decisions: what is to be done with a packet that has no plan.
 //!
 //! [`resolve`] looks everything up and changes nothing: policy first, then routes, SA and
-//! neighbour. The order of the questions is RFC 4301's §5; each file holds one.
+//! neighbour. The order of the questions is RFC 4301's §5; each file holds one, as a function of the question, or of
+//! its context where it changes nothing of what is known.
 //!
 //! ```text
 //!   from a port ──── arrival ──┬─ ESP for this host ───────> Open
@@ -36,6 +37,7 @@ mod nat;
 mod neighbours;
 mod offload;
 mod outbound;
+mod outbound_policy;
 pub(crate) mod payload_len;
 mod protect;
 mod protect_all;
@@ -46,6 +48,7 @@ mod route;
 pub(crate) mod segment_errors;
 mod segments;
 mod steer;
+mod stepped;
 mod too_big;
 mod translate;
 mod tunnel;
@@ -56,13 +59,17 @@ use esp::Sa;
 use policy::SaEntry;
 use wire::Headers;
 
+use arrival::{arrival, decrypted};
 pub(crate) use decision::{Decided, Decision, ErrorCame, PolicyAnswers, Quote, SaWait, TooBig};
 pub(crate) use entry::Entry;
 pub(crate) use limits::Limits;
 use nat::Nat;
 pub(crate) use neighbours::{adjacency, adjacency_to};
+use outbound::outbound;
 pub(crate) use protect_all::next_hop_of_all;
-use question::Question;
+use question::{Context, Question};
+use rate::rate_limit;
+use stepped::stepped;
 pub(crate) use waits::has_sa;
 pub(crate) use ways::{Route, next_hop_of, route};
 
@@ -119,30 +126,28 @@ fn decide<N: Notes>(
     let nat = Nat::of(view, packet, h, &entry);
     let (at_limit, wants_own, too_big) = (None, None, None);
     let mut question = Question {
-        view,
-        packet,
-        h,
-        knows_ports,
+        context: Context { view, packet, h, knows_ports, nat: &nat },
         asked,
         at_limit,
         wants_own,
         too_big,
         segment_error: None,
         is_for_flow: true,
-        nat: &nat,
         notes,
     };
     // The limit is asked for last: it hangs on what is done.
     let came = (!view.topology.rate_rules.is_empty()).then(|| rate::RuleIngress::of(&entry));
     let mut decision = match entry {
-        Entry::Port { ifindex, mark, is_to_many } => question.arrival(ifindex, mark, is_to_many),
-        Entry::Decrypted { ifindex, mark, via } => question.decrypted(ifindex, mark, &via),
-        Entry::Stepped { index, mark, is_protected, via } => {
-            question.stepped(index, (mark, is_protected), &via)
+        Entry::Port { ifindex, mark, is_to_many } => {
+            arrival(&mut question, ifindex, mark, is_to_many)
         }
-        Entry::Outbound(origin) => question.outbound(origin),
+        Entry::Decrypted { ifindex, mark, via } => decrypted(&mut question, ifindex, mark, &via),
+        Entry::Stepped { index, mark, is_protected, via } => {
+            stepped(&mut question, index, (mark, is_protected), &via)
+        }
+        Entry::Outbound(origin) => outbound(&mut question, origin),
     };
-    let limit = came.and_then(|came| question.rate_limit(came, &decision)).map(Box::new);
+    let limit = came.and_then(|came| rate_limit(&mut question, came, &decision)).map(Box::new);
     let Question { asked, at_limit, wants_own, too_big, segment_error, is_for_flow, .. } = question;
     if let Decision::Go(draft) = &mut decision {
         draft.is_for_flow &= is_for_flow;

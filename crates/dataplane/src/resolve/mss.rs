@@ -8,43 +8,44 @@
 use policy::{Marks, Outbound};
 use wire::{Family, Fragment, Headers, ipv4, ipv6, protocol, tcp};
 
-use super::Question;
+use super::question::Context;
 use super::ways::{Route, route};
-use crate::model::{LOOPBACK, Notes};
+use crate::model::LOOPBACK;
 
-impl<N: Notes> Question<'_, N> {
-    /// True if the packet's flow is one whose SYNs have their MSS clamped.
-    pub(super) fn clamps_mss(&self) -> bool {
-        self.view.topology.clamps_mss && self.h.protocol == protocol::TCP
-    }
+/// True if the packet's flow is one whose SYNs have their MSS clamped.
+pub(super) fn clamps_mss(context: &Context<'_>) -> bool {
+    context.view.topology.clamps_mss && context.h.protocol == protocol::TCP
+}
 
-    /// The maximum segment size for a packet that opens a connection, by what `longest` says, in bytes, of
-    /// the packets that fit.
-    pub(super) fn mss_of_syn(&self, longest: impl FnOnce() -> Option<usize>) -> Option<u16> {
-        let h = self.h;
-        let segment = self.packet.get(h.header_len.into()..)?;
-        if !self.clamps_mss() || h.fragment != Fragment::Whole || !tcp::is_syn(segment) {
-            return None;
-        }
-        let headers = tcp::MIN_HEADER_LEN
-            + match h.family() {
-                Family::V4 => ipv4::MIN_HEADER_LEN,
-                Family::V6 => ipv6::HEADER_LEN,
-            };
-        u16::try_from(longest()?.checked_sub(headers)?).ok()
+/// The maximum segment size for a packet that opens a connection, by what `longest` says, in bytes, of
+/// the packets that fit.
+pub(super) fn mss_of_syn(
+    context: &Context<'_>,
+    longest: impl FnOnce() -> Option<usize>,
+) -> Option<u16> {
+    let h = context.h;
+    let segment = context.packet.get(h.header_len.into()..)?;
+    if !clamps_mss(context) || h.fragment != Fragment::Whole || !tcp::is_syn(segment) {
+        return None;
     }
+    let headers = tcp::MIN_HEADER_LEN
+        + match h.family() {
+            Family::V4 => ipv4::MIN_HEADER_LEN,
+            Family::V6 => ipv6::HEADER_LEN,
+        };
+    u16::try_from(longest()?.checked_sub(headers)?).ok()
+}
 
-    /// The longest packet that fits the SA by which answers go back; `iif` is the interface that they come
-    /// in by.
-    pub(super) fn longest_back(&self, iif: u32) -> Option<usize> {
-        let (view, h) = (self.view, self.h);
-        let (src_port, dst_port) = (h.dst_port, h.src_port);
-        let back = Headers { src: h.dst, dst: h.src, src_port, dst_port, ..*h };
-        let flow = view.flow(&back, iif, Marks::default());
-        let Outbound::Protect(_, sa) = view.reader.outbound(&flow) else { return None };
-        let sa = view.reader.sa(sa)?;
-        let (src, dst) = (sa.config.params.src, sa.config.params.dst);
-        let Route::Port(to) = route(view, dst, src, LOOPBACK) else { return None };
-        Some(sa.esp.max_inner_len(view.path_mtus.of(dst, to.mtu)))
-    }
+/// The longest packet that fits the SA by which answers go back; `iif` is the interface that they come
+/// in by.
+pub(super) fn longest_back(context: &Context<'_>, iif: u32) -> Option<usize> {
+    let (view, h) = (context.view, context.h);
+    let (src_port, dst_port) = (h.dst_port, h.src_port);
+    let back = Headers { src: h.dst, dst: h.src, src_port, dst_port, ..*h };
+    let flow = view.flow(&back, iif, Marks::default());
+    let Outbound::Protect(_, sa) = view.reader.outbound(&flow) else { return None };
+    let sa = view.reader.sa(sa)?;
+    let (src, dst) = (sa.config.params.src, sa.config.params.dst);
+    let Route::Port(to) = route(view, dst, src, LOOPBACK) else { return None };
+    Some(sa.esp.max_inner_len(view.path_mtus.of(dst, to.mtu)))
 }

@@ -27,6 +27,17 @@ pub(super) struct Connection {
 }
 
 impl Nat {
+    /// True if the packet is translated: it may be forwarded though it is addressed to this host,
+    /// or the other way round.
+    pub(super) fn is_translated(&self) -> bool {
+        matches!(self, Nat::Of(connection) if connection.rewrite.is_some())
+    }
+
+    /// True if Linux knows the packet's connection, and has to see it.
+    pub(super) fn is_for_conntrack(&self) -> bool {
+        matches!(self, Nat::Linuxs)
+    }
+
     /// Of a packet that arrives.
     #[inline]
     pub(super) fn of(view: &View, packet: &[u8], h: &Headers, entry: &Entry<'_>) -> Nat {

@@ -1,5 +1,7 @@
 //! The packet that is decided about, how it came, and what is known of it so far.
 
+use core::ops::Deref;
+
 use policy::{Direction, Flow, PolicyEntry, SaHandle};
 use wire::{Fragment, Headers};
 
@@ -8,13 +10,36 @@ use super::nat::Nat;
 use crate::model::{Notes, Step};
 use crate::view::View;
 
-/// A packet that is resolved, and the policies asked so far.
-pub(super) struct Question<'a, N> {
+/// Everything that a decision follows from, and nothing that it changes.
+pub(super) struct Context<'a> {
     pub(super) view: &'a View,
     pub(super) packet: &'a [u8],
     pub(super) h: &'a Headers,
     /// A fragment's headers have the ports of its packet's first one.
     pub(super) knows_ports: bool,
+    /// Decision of Linux's NAT about its connection.
+    pub(super) nat: &'a Nat,
+}
+
+impl Context<'_> {
+    /// True if it is a fragment that has to be judged by its packet's ports, and these are not
+    /// known: some selector names ports (RFC 4301 §7).
+    pub(super) fn needs_ports(&self) -> bool {
+        self.h.fragment != Fragment::Whole && !self.knows_ports && self.view.reader.names_ports()
+    }
+
+    /// True if UDP to this host is to a NAT traversal port, or may be.
+    pub(super) fn may_be_natt(&self) -> bool {
+        match self.h.fragment {
+            Fragment::Whole => self.view.topology.is_natt_port(self.h.dst_port),
+            Fragment::First | Fragment::Later => !self.knows_ports,
+        }
+    }
+}
+
+/// A packet that is resolved, and the answers so far.
+pub(super) struct Question<'a, N> {
+    pub(super) context: Context<'a>,
     pub(super) asked: PolicyAnswers,
     pub(super) at_limit: Option<SaHandle>,
     pub(super) wants_own: Option<u32>,
@@ -22,19 +47,21 @@ pub(super) struct Question<'a, N> {
     pub(super) segment_error: Option<ErrorCame>,
     /// True if the decision is good for all packets with such headers, not for this one alone.
     pub(super) is_for_flow: bool,
-    /// Decision of Linux's NAT about its connection.
-    pub(super) nat: &'a Nat,
     /// Where each answer is noted, if somebody wants to know.
     pub(super) notes: &'a mut N,
 }
 
-impl<N: Notes> Question<'_, N> {
-    /// True if it is a fragment that has to be judged by its packet's ports, and these are not
-    /// known: some selector names ports (RFC 4301 §7).
-    pub(super) fn needs_ports(&self) -> bool {
-        self.h.fragment != Fragment::Whole && !self.knows_ports && self.view.reader.names_ports()
-    }
+/// A question is read as its context is.
+impl<'a, N> Deref for Question<'a, N> {
+    type Target = Context<'a>;
 
+    #[inline(always)]
+    fn deref(&self) -> &Context<'a> {
+        &self.context
+    }
+}
+
+impl<N: Notes> Question<'_, N> {
     /// Notes an answer for who wants to know.
     #[inline(always)]
     pub(super) fn tell(&mut self, step: impl FnOnce() -> Step) {
@@ -48,6 +75,7 @@ impl<N: Notes> Question<'_, N> {
         flow: &Flow<'_>,
         policy: Option<&PolicyEntry>,
     ) {
-        self.asked.note(policy, self.view.reader.stamp(direction, flow, policy));
+        let stamp = self.view.reader.stamp(direction, flow, policy);
+        self.asked.note(policy, stamp);
     }
 }

@@ -4,6 +4,7 @@ use esp::Sa;
 use limit::Path;
 use policy::SaEntry;
 
+use super::outbound_policy::is_own_ike;
 use super::{Decision, Entry, Question};
 use crate::model::{Action, Notes, Origin, RateLimit, Step, was_inside};
 use crate::tables::traffic::Traffic;
@@ -84,32 +85,30 @@ fn is_limited(decision: &Decision, is_in: bool) -> bool {
     }
 }
 
-impl<N: Notes> Question<'_, N> {
-    /// The limit of a packet that goes on; none of the worker's own ICMP errors, which have a limit of their own, and of
-    /// this host's key exchange, which a full tunnel must not stop. Where rules are about DSCPs, packets that are under none
-    /// have one that all pass, as others of their flow may not.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn rate_limit(
-        &mut self,
-        came: RuleIngress<'_>,
-        decision: &Decision,
-    ) -> Option<RateLimit> {
-        let RuleIngress { ifindex, mark, is_in, via, is_own } = came;
-        let is_exempt = is_own || !is_in && self.is_own_ike(Origin::Linux { mark });
-        if is_exempt || !is_limited(decision, is_in) {
-            return None;
-        }
-        let sa = if is_in { via } else { outermost(self.view, decision) };
-        let packet = Traffic { h: self.h, ifindex, mark, is_in, sa };
-        let rules = &self.view.topology.rate_rules;
-        let dscp = rules.has_dscps().then_some(self.h.traffic_class >> 2);
-        let Some(rule) = rules.find(&packet) else {
-            return dscp.map(|_| RateLimit { path: Path::free(), key: 0, dscp });
-        };
-        let (path, key) =
-            (Path::new(&rule.limiter, self.view.worker.get()), rule.each.key(&packet));
-        self.tell(|| Step::RateLimit(rule.limiter.name().into()));
-        Some(RateLimit { path, key, dscp })
+/// The limit of a packet that goes on; none of the worker's own ICMP errors, which have a limit of their own, and of
+/// this host's key exchange, which a full tunnel must not stop. Where rules are about DSCPs, packets that are under none
+/// have one that all pass, as others of their flow may not.
+#[cold]
+#[inline(never)]
+pub(super) fn rate_limit<N: Notes>(
+    question: &mut Question<'_, N>,
+    came: RuleIngress<'_>,
+    decision: &Decision,
+) -> Option<RateLimit> {
+    let RuleIngress { ifindex, mark, is_in, via, is_own } = came;
+    let is_exempt = is_own || !is_in && is_own_ike(question, Origin::Linux { mark });
+    if is_exempt || !is_limited(decision, is_in) {
+        return None;
     }
+    let sa = if is_in { via } else { outermost(question.view, decision) };
+    let packet = Traffic { h: question.h, ifindex, mark, is_in, sa };
+    let rules = &question.view.topology.rate_rules;
+    let dscp = rules.has_dscps().then_some(question.h.traffic_class >> 2);
+    let Some(rule) = rules.find(&packet) else {
+        return dscp.map(|_| RateLimit { path: Path::free(), key: 0, dscp });
+    };
+    let (path, key) =
+        (Path::new(&rule.limiter, question.view.worker.get()), rule.each.key(&packet));
+    question.tell(|| Step::RateLimit(rule.limiter.name().into()));
+    Some(RateLimit { path, key, dscp })
 }

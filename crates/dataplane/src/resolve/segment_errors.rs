@@ -15,23 +15,21 @@ use super::ways::outer_headers;
 use crate::model::{LOOPBACK, Notes};
 use crate::view::View;
 
-impl<N: Notes> Question<'_, N> {
-    /// Notes that a packet to this host may be such an error. Whatever it is, the next one with such headers may
-    /// quote another packet.
-    pub(super) fn note_segment_error(&mut self, came: ErrorCame) {
-        let (segments, h) = (&self.view.topology.segments, self.h);
-        // ICMP's type is its source port; it has 8 bits.
-        let is_error = h.protocol == protocol::ICMPV6 && icmpv6::is_error(h.src_port as u8);
-        if segments.is_empty() || !is_error || h.fragment != Fragment::Whole {
-            return;
-        }
-        self.is_for_flow = false;
-        let is_from_inside = match came {
-            ErrorCame::InClear { ifindex } => segments.is_inside(ifindex),
-            ErrorCame::Protected => true,
-        };
-        self.segment_error = is_from_inside.then_some(came);
+/// Notes that a packet to this host may be such an error. Whatever it is, the next one with such headers may
+/// quote another packet.
+pub(super) fn note_segment_error<N: Notes>(question: &mut Question<'_, N>, came: ErrorCame) {
+    let (segments, h) = (&question.view.topology.segments, question.h);
+    // ICMP's type is its source port; it has 8 bits.
+    let is_error = h.protocol == protocol::ICMPV6 && icmpv6::is_error(h.src_port as u8);
+    if segments.is_empty() || !is_error || h.fragment != Fragment::Whole {
+        return;
     }
+    question.is_for_flow = false;
+    let is_from_inside = match came {
+        ErrorCame::InClear { ifindex } => segments.is_inside(ifindex),
+        ErrorCame::Protected => true,
+    };
+    question.segment_error = is_from_inside.then_some(came);
 }
 
 /// True if an error came as the packets of a headend go.

@@ -8,7 +8,6 @@
 
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;
-
 use dispatch::Home;
 use forward::path_mtu::plateau_below;
 use policy::SaHandle;
@@ -16,9 +15,8 @@ use wire::ipv4::Ipv4Header;
 use wire::ipv6::{self, Ipv6Header};
 use wire::{Fragment, Headers, L4Checksum, icmpv4, icmpv6, protocol};
 
-use super::Question;
 use super::decision::{Quote, TooBig};
-use crate::model::Notes;
+use super::question::Context;
 
 /// True if a packet is an error that reports another one as too big.
 pub(super) fn says_too_big(h: &Headers) -> bool {
@@ -63,55 +61,53 @@ impl<'p> Quoted<'p> {
     }
 }
 
-impl<N: Notes> Question<'_, N> {
-    /// Quotation in a packet to this host, if it is an error about ESP that was too big.
-    pub(super) fn quoted_too_big(&self) -> Option<Quote> {
-        let h = self.h;
-        if !says_too_big(h) || h.fragment != Fragment::Whole {
-            return None;
-        }
-        let message = self.packet.get(h.header_len.into()..h.total_len.into())?;
-        let (told, quoted) = match h.dst {
-            IpAddr::V4(_) => read_v4(message)?,
-            IpAddr::V6(_) => read_v6(message)?,
-        };
-        // The packet was this host's: the error comes to where it came from.
-        if quoted.src != h.dst || wire::verify_l4_checksum(self.packet, h) != L4Checksum::Valid {
-            return None;
-        }
-        let (ports, esp) = quoted.esp()?;
-        let Some(sa) = self.quoted_sa(&quoted, ports, esp) else {
-            return Some(Quote::Guess { dst: quoted.dst });
-        };
-        let mtu = if told == 0 { plateau_below(quoted.total_len) } else { told };
-        let too_big = TooBig { sa, dst: quoted.dst, mtu };
-        (mtu < quoted.total_len).then_some(Quote::Sent(too_big))
+/// Quotation in a packet to this host, if it is an error about ESP that was too big.
+pub(super) fn quoted_too_big(context: &Context<'_>) -> Option<Quote> {
+    let h = context.h;
+    if !says_too_big(h) || h.fragment != Fragment::Whole {
+        return None;
     }
+    let message = context.packet.get(h.header_len.into()..h.total_len.into())?;
+    let (told, quoted) = match h.dst {
+        IpAddr::V4(_) => read_v4(message)?,
+        IpAddr::V6(_) => read_v6(message)?,
+    };
+    // The packet was this host's: the error comes to where it came from.
+    if quoted.src != h.dst || wire::verify_l4_checksum(context.packet, h) != L4Checksum::Valid {
+        return None;
+    }
+    let (ports, esp) = quoted.esp()?;
+    let Some(sa) = quoted_sa(context, &quoted, ports, esp) else {
+        return Some(Quote::Guess { dst: quoted.dst });
+    };
+    let mtu = if told == 0 { plateau_below(quoted.total_len) } else { told };
+    let too_big = TooBig { sa, dst: quoted.dst, mtu };
+    (mtu < quoted.total_len).then_some(Quote::Sent(too_big))
+}
 
-    /// The live SA that a quoted packet was really sent by.
-    fn quoted_sa(
-        &self,
-        quoted: &Quoted<'_>,
-        ports: Option<UdpPorts>,
-        esp: &[u8],
-    ) -> Option<SaHandle> {
-        let reader = &self.view.reader;
-        let [s0, s1, s2, s3, n0, n1, n2, n3] = *esp.first_chunk::<8>()?;
-        let (spi, number) =
-            (u32::from_be_bytes([s0, s1, s2, s3]), u32::from_be_bytes([n0, n1, n2, n3]));
-        let handle = reader.inbound_sa(quoted.dst, spi, protocol::ESP, 0)?;
-        let sa = reader.sa(handle)?;
-        let params = &sa.config.params;
-        let is_same_encap = ports == params.encap.map(|encap| (encap.src_port, encap.dst_port));
-        let sent = sa.esp.live().sent().load(Relaxed);
-        // The low half of a number is what is on the wire.
-        let age = (sent as u32).wrapping_sub(number);
-        let was_sent = number != 0 && u64::from(age) < sent.min(LATELY);
-        // The numbers of an SA in a device only the device knows.
-        let was_sent = was_sent || sa.home().at() == Home::DEVICE;
-        (sa.state().is_usable() && params.src == quoted.src && is_same_encap && was_sent)
-            .then_some(handle)
-    }
+/// The live SA that a quoted packet was really sent by.
+fn quoted_sa(
+    context: &Context<'_>,
+    quoted: &Quoted<'_>,
+    ports: Option<UdpPorts>,
+    esp: &[u8],
+) -> Option<SaHandle> {
+    let reader = &context.view.reader;
+    let [s0, s1, s2, s3, n0, n1, n2, n3] = *esp.first_chunk::<8>()?;
+    let (spi, number) =
+        (u32::from_be_bytes([s0, s1, s2, s3]), u32::from_be_bytes([n0, n1, n2, n3]));
+    let handle = reader.inbound_sa(quoted.dst, spi, protocol::ESP, 0)?;
+    let sa = reader.sa(handle)?;
+    let params = &sa.config.params;
+    let is_same_encap = ports == params.encap.map(|encap| (encap.src_port, encap.dst_port));
+    let sent = sa.esp.live().sent().load(Relaxed);
+    // The low half of a number is what is on the wire.
+    let age = (sent as u32).wrapping_sub(number);
+    let was_sent = number != 0 && u64::from(age) < sent.min(LATELY);
+    // The numbers of an SA in a device only the device knows.
+    let was_sent = was_sent || sa.home().at() == Home::DEVICE;
+    (sa.state().is_usable() && params.src == quoted.src && is_same_encap && was_sent)
+        .then_some(handle)
 }
 
 /// Packets of an SA that an error may be about: some time at any rate.

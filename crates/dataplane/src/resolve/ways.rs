@@ -1,7 +1,6 @@
 //! Where the tables lead packets.
 
 use core::net::IpAddr;
-
 use esp::Mode;
 use forward::{IcmpCause, RouteResult};
 use outcome::DropReason;
