@@ -44,9 +44,10 @@ use wire::Fields;
 use crate::crypt::Crypt;
 use crate::crypt::open_batch::OpenWork;
 use crate::features::hands::Hands;
+use crate::features::limit::Grant;
 use crate::features::open::{Candidate, Refused, Taker};
 use crate::features::rare::{Held, Next, Rare, Subject};
-use crate::model::{Action, Fate, FirstPorts, Handed, Meta, NextHop, Payload, SealAll};
+use crate::model::{Action, Fate, FirstPorts, Handed, Meta, NextHop, Payload, RateSlot, SealAll};
 use crate::out::{AnyOut, HelperOut, Out};
 use crate::view::View;
 
@@ -206,17 +207,9 @@ impl Thread for Out {
     #[inline(never)]
     fn apply_rare(exec: &mut Executor, view: &View, action: &Action, packet: Packet, meta: &Meta) {
         let (rooms, mut hands) = exec.hands(view);
-        let Some(next) = rooms.apply_rare(&mut hands, action, packet, meta) else { return };
-        let sa = match &next.action {
-            Action::Seal(by) => view.reader.sa(by.sa),
-            _ => None,
-        };
-        let Some(fields) = next.fields else {
-            return exec.apply(view, &next.action, (sa, None), next.packet, meta);
-        };
-        let mut meta = meta.clone();
-        meta.summary.fields = fields;
-        exec.apply(view, &next.action, (sa, None), next.packet, &meta);
+        if let Some(next) = rooms.apply_rare(&mut hands, action, packet, meta) {
+            exec.apply_next(view, next, meta);
+        }
     }
 
     fn gather_outer(exec: &mut Executor, view: &View, packet: Packet, meta: &Meta) {
@@ -409,6 +402,36 @@ impl<O: Thread> Executor<O> {
 }
 
 impl Executor {
+    /// Carries out the limit of a flow on a packet that has waited for tokens, and what is done to it then.
+    pub(crate) fn apply_granted(
+        &mut self,
+        view: &View,
+        by: (RateSlot, Grant),
+        packet: Packet,
+        meta: &Meta,
+    ) {
+        let (rooms, mut hands) = self.hands(view);
+        let by = (by.0, Some(by.1));
+        if let Some(next) = limit::pass_by_plan(&mut rooms.rates, &mut hands, by, packet, meta) {
+            self.apply_next(view, next, meta);
+        }
+    }
+
+    /// Carries out what a rare action has left to be done.
+    #[inline(always)]
+    fn apply_next(&mut self, view: &View, next: Next, meta: &Meta) {
+        let sa = match &next.action {
+            Action::Seal(by) => view.reader.sa(by.sa),
+            _ => None,
+        };
+        let Some(fields) = next.fields else {
+            return self.apply(view, &next.action, (sa, None), next.packet, meta);
+        };
+        let mut meta = meta.clone();
+        meta.summary.fields = fields;
+        self.apply(view, &next.action, (sa, None), next.packet, &meta);
+    }
+
     /// Has several SAs protect a packet, as was decided about it alone.
     pub(crate) fn seal_all(&mut self, view: &View, seal: &SealAll, packet: Packet, h: Fields) {
         bundle::seal_all(&mut self.hands(view).1, seal, packet, h);

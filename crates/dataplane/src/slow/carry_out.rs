@@ -27,6 +27,7 @@ use crate::burst::Path;
 use crate::crypt::check_volume;
 use crate::features::Executor;
 use crate::features::fragments::gather;
+use crate::features::limit::Grant;
 use crate::features::translate::translate;
 use crate::model::{Action, Translation};
 use crate::out::AnyOut;
@@ -50,7 +51,8 @@ impl Slow {
         let h = resolved.h;
         let passed = limit.map(|limit| {
             let Path { view, exec, .. } = &mut *path;
-            pass((&mut exec.rooms.rates, view), limit, &mut resolved.packet, h)
+            let of = (&mut resolved.packet, resolved.grant.take());
+            pass((&mut exec.rooms.rates, view), limit, of, h)
         });
         let (marked, refused) = match passed.transpose() {
             Ok(marked) => (marked, None),
@@ -118,8 +120,8 @@ fn claim(path: &mut Path, decided: &mut Decided, h: &Headers) {
 
 /// Hands a packet to another worker, with the tokens that it may have got.
 fn hand_over(path: &mut Path, to: usize, decided: Decided, resolved: Resolved<'_>) {
-    let Resolved { packet, entered, .. } = resolved;
-    if let Some(judging) = path.exec.rooms.rates.take_judged() {
+    let Resolved { packet, entered, grant, .. } = resolved;
+    if let Some(judging) = grant.and_then(Grant::into_judging) {
         let handed = handed(&path.view.reader, packet, entered);
         return path.exec.out.hand_judged(to, handed, judging);
     }
@@ -136,8 +138,8 @@ fn hand_over(path: &mut Path, to: usize, decided: Decided, resolved: Resolved<'_
 /// Counts a packet with the policies that decided about it, and tells owners what they have to know.
 fn report(path: &mut Path, decided: &Decided, resolved: &Resolved<'_>) {
     let Path { view, exec, .. } = path;
-    let Executor { out, rooms, .. } = exec;
-    if !rooms.rates.has_waited() {
+    let out = &mut exec.out;
+    if resolved.grant.is_none() {
         decided.asked.count(view, resolved.h);
     }
     if let Some(sa) = decided.at_limit.and_then(|sa| view.reader.sa(sa)) {

@@ -8,6 +8,7 @@ use policy::Reader;
 use wire::Headers;
 
 use crate::burst::classify::meta_of;
+use crate::features::limit::Grant;
 use crate::model::{Arrived, FirstPorts, Handed, Meta, Origin};
 
 /// How a packet came to the slow path.
@@ -25,6 +26,8 @@ pub(super) struct Resolved<'m> {
     /// Headers that it was resolved by: those of a fragment may have its packet's ports.
     pub(super) h: &'m Headers,
     pub(super) entered: Entered<'m>,
+    /// Tokens of a limit, if it has waited for some. Policies have counted it then.
+    pub(super) grant: Option<Grant>,
 }
 
 impl<'m> Resolved<'m> {

@@ -15,6 +15,7 @@ use super::handed::seal_on;
 use crate::burst::Path;
 use crate::burst::classify::meta_of;
 use crate::features::device::is_for_device;
+use crate::features::limit::Grant;
 use crate::model::{Arrived, FirstPorts, Handed};
 use crate::out::AnyOut;
 use crate::resolve::{Entry, resolve, resolve_fragment};
@@ -42,7 +43,7 @@ impl Slow {
                         Some(whole) if whole.is_outer() => {
                             self.take_over(path, &mut ArrayVec::from_iter([whole]));
                         }
-                        Some(whole) => self.move_on_fragment(path, whole, None),
+                        Some(whole) => self.move_on_fragment(path, whole, None, None),
                         None => {}
                     }
                     continue;
@@ -53,18 +54,20 @@ impl Slow {
                 path.exec.rooms.fragments.as_mut().and_then(|f| f.pop_piece(&mut done))
             {
                 path.exec.out.released(1);
-                self.move_on_fragment(path, handed, Some(ports));
+                self.move_on_fragment(path, handed, Some(ports), None);
             }
         }
     }
 
     /// Resolves a fragment by the ports of its packet's first one; or, without any, a packet that was put together to be
     /// sealed. That one's sender has let it be cut, so it may be cut again: of IPv6 too, whose packets do not say so.
+    /// `grant`: tokens of a limit that it has waited for.
     pub(super) fn move_on_fragment(
         &mut self,
         path: &mut Path,
         handed: Handed,
         ports: Option<FirstPorts>,
+        grant: Option<Grant>,
     ) {
         let mut h = match wire::parse_ip(handed.packet().data()) {
             Ok(h) => h,
@@ -88,13 +91,13 @@ impl Slow {
                 let entry = Entry::of(&path.view, &meta, held.as_deref());
                 let decided = resolve(&path.view, packet.data(), &h, entry);
                 let entered = Entered::Arrived(&meta, ports);
-                self.carry_out(path, decided, Resolved { packet, h: &h, entered });
+                self.carry_out(path, decided, Resolved { packet, h: &h, entered, grant });
             }
             Handed::Again(packet, origin, _) => {
                 let entry = Entry::Outbound(origin);
                 let decided = resolve(&path.view, packet.data(), &h, entry);
                 let entered = Entered::Again(origin, ports);
-                self.carry_out(path, decided, Resolved { packet, h: &h, entered });
+                self.carry_out(path, decided, Resolved { packet, h: &h, entered, grant });
             }
             // Those are judged already, and never wait here.
             Handed::Sealed(packet, sas) => seal_on(&path.view, &mut path.exec, packet, sas),

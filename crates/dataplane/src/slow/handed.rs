@@ -26,7 +26,7 @@ impl Slow {
             match handed {
                 Handed::Arrived(Arrived { ports: Some(ports), .. })
                 | Handed::Again(_, _, Some(ports)) => {
-                    self.move_on_fragment(path, handed, Some(ports))
+                    self.move_on_fragment(path, handed, Some(ports), None);
                 }
                 Handed::Arrived(one) => {
                     // They lie in the cache of the worker that received it.
@@ -35,7 +35,7 @@ impl Slow {
                     let _ = arrived.try_push(one);
                 }
                 Handed::Again(packet, origin, None) => match wire::parse_ip(packet.data()) {
-                    Ok(h) => self.resolve_again(path, packet, &h, origin),
+                    Ok(h) => self.resolve_again(path, packet, &h, origin, None),
                     Err(error) => path.exec.out.drop(packet, error.into()),
                 },
                 Handed::Sealed(packet, sas) => seal_on(&path.view, &mut path.exec, packet, sas),

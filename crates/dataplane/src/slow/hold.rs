@@ -98,7 +98,7 @@ impl Slow {
             asked |= asks;
             path.exec.out.released(1);
             match wire::parse_ip(packet.data()) {
-                Ok(h) => self.resolve_again(path, packet, &h, origin),
+                Ok(h) => self.resolve_again(path, packet, &h, origin, None),
                 Err(error) => path.exec.out.drop(packet, error.into()),
             }
         }

@@ -56,7 +56,7 @@ impl Slow {
                 Ok(h) if path.view.topology.is_local_addr(h.dst) => {
                     path.exec.out.give_to_linux(error)
                 }
-                Ok(h) => self.resolve_again(path, error, &h, origin),
+                Ok(h) => self.resolve_again(path, error, &h, origin, None),
                 Err(reason) => path.exec.out.drop(error, reason.into()),
             }
         }

@@ -17,6 +17,7 @@ use outcome::DropReason;
 
 use super::Slow;
 use crate::burst::Path;
+use crate::features::limit::Grant;
 use crate::model::{Arrived, Handed, Judging, Meta, Parcel};
 use crate::out::{AnyOut, Out};
 
@@ -33,11 +34,7 @@ impl Slow {
                 // As many as came.
                 None => drop(left.try_push(handed)),
                 Some(judging) if judging.passed.is_none() => judge(path, handed, judging),
-                Some(judging) => {
-                    path.exec.rooms.rates.begin_judged(judging);
-                    self.go_on(path, handed);
-                    path.exec.rooms.rates.end_wait();
-                }
+                Some(judging) => self.go_on(path, handed, Grant::judged(judging)),
             }
         }
         left

@@ -7,13 +7,14 @@ use wire::Headers;
 use super::entered::{Resolved, handed};
 use crate::burst::Path;
 use crate::features::Executor;
+use crate::features::limit::Grant;
 use crate::features::limit::rates::Stop;
 use crate::features::limit::{Rates, marked, wait_for};
 use crate::model::{Judging, RateLimit};
 use crate::out::AnyOut;
 use crate::view::View;
 
-/// Has a packet pass its limit. Returns its headers, which may have another DSCP then.
+/// Has a packet pass its limit, with the tokens that it has already. Returns its headers, which may have another DSCP then.
 ///
 /// # Errors
 /// It does not pass, or has to wait.
@@ -21,10 +22,10 @@ use crate::view::View;
 pub(super) fn pass(
     (rates, view): (&mut Rates, &View),
     limit: &RateLimit,
-    packet: &mut Packet,
+    (packet, grant): (&mut Packet, Option<Grant>),
     h: &Headers,
 ) -> Result<Headers, Stop> {
-    let passed = rates.pass(limit, h.into(), view.now.ns)?;
+    let passed = rates.pass(limit, h.into(), view.now.ns, grant)?;
     let traffic_class = marked(packet, passed, h.into()).traffic_class();
     Ok(Headers { traffic_class, ..*h })
 }
@@ -32,7 +33,7 @@ pub(super) fn pass(
 /// Drops a packet that does not pass here, or has it wait, or go where it is judged.
 #[cold]
 pub(super) fn stop(path: &mut Path, cause: Stop, limit: Option<&RateLimit>, of: Resolved<'_>) {
-    let Resolved { packet, h, entered } = of;
+    let Resolved { packet, h, entered, .. } = of;
     let Path { view, exec, .. } = path;
     let Executor { out, rooms, .. } = exec;
     match (cause, limit) {

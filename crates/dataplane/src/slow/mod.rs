@@ -42,6 +42,7 @@ use policy::SaEntry;
 use wire::Headers;
 
 use crate::burst::{Misses, Path};
+use crate::features::limit::Grant;
 use crate::host_limits::HostLimits;
 use crate::model::{Meta, Origin};
 use crate::out::AnyOut;
@@ -68,6 +69,20 @@ impl Misses for Slow {
 
     #[inline(never)]
     fn miss(&mut self, path: &mut Path, packet: Packet, meta: &Meta, held: Option<&SaEntry<Sa>>) {
+        self.resolve_miss(path, (packet, None), meta, held);
+    }
+}
+
+impl Slow {
+    /// Resolves a packet that has no plan, with the tokens that it has got if it has waited for some.
+    #[inline(always)]
+    fn resolve_miss(
+        &mut self,
+        path: &mut Path,
+        (packet, grant): (Packet, Option<Grant>),
+        meta: &Meta,
+        held: Option<&SaEntry<Sa>>,
+    ) {
         let h = match wire::parse_ip(packet.data()) {
             Ok(h) => h,
             // It parsed when it was classified.
@@ -83,7 +98,7 @@ impl Misses for Slow {
         self.carry_out(
             path,
             decided,
-            Resolved { packet, h: &h, entered: Entered::Arrived(meta, None) },
+            Resolved { packet, h: &h, entered: Entered::Arrived(meta, None), grant },
         );
     }
 }
@@ -94,19 +109,20 @@ impl Slow {
     }
 
     /// Resolves a packet that no port received, and carries the decision out: one that was held, or
-    /// an ICMP error.
+    /// an ICMP error. `grant`: tokens of a limit that it has waited for.
     pub(crate) fn resolve_again(
         &mut self,
         path: &mut Path,
         packet: Packet,
         h: &Headers,
         origin: Origin,
+        grant: Option<Grant>,
     ) {
         let decided = resolve(&path.view, packet.data(), h, Entry::Outbound(origin));
         self.carry_out(
             path,
             decided,
-            Resolved { packet, h, entered: Entered::Again(origin, None) },
+            Resolved { packet, h, entered: Entered::Again(origin, None), grant },
         );
     }
 }

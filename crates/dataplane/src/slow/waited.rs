@@ -6,8 +6,9 @@ use arrayvec::ArrayVec;
 use io::Packet;
 
 use super::Slow;
-use crate::burst::{Misses, Path};
+use crate::burst::Path;
 use crate::features::Holds;
+use crate::features::limit::Grant;
 use crate::features::limit::queues::Dequeued;
 use crate::model::{Action, Arrived, Handed, Meta, RateSlot};
 use crate::out::AnyOut;
@@ -19,19 +20,29 @@ impl Slow {
             let Some(next) = path.exec.rooms.rates.next_waited(path.view.now.ns) else { break };
             path.exec.out.released(1);
             match next {
-                Dequeued::Paid(handed, _) | Dequeued::Free(handed) => {
-                    self.go_on(path, handed);
-                    path.exec.rooms.rates.end_wait();
-                }
+                Dequeued::On(handed, grant) => self.go_on(path, handed, grant),
                 Dequeued::Drop(handed, reason) => path.exec.out.drop(handed.into_packet(), reason),
             }
         }
     }
 
-    /// Moves a packet on as what holds now says. Policies have counted it.
-    pub(super) fn go_on(&mut self, path: &mut Path, handed: Handed) {
-        let Handed::Arrived(arrived @ Arrived { ports: None, .. }) = handed else {
-            return self.take_over(path, &mut ArrayVec::from_iter([handed]));
+    /// Moves a packet on as what holds now says, with the tokens that it has got.
+    pub(super) fn go_on(&mut self, path: &mut Path, handed: Handed, grant: Grant) {
+        let arrived = match handed {
+            Handed::Arrived(arrived @ Arrived { ports: None, .. }) => arrived,
+            Handed::Arrived(Arrived { ports, .. }) | Handed::Again(_, _, ports @ Some(_)) => {
+                return self.move_on_fragment(path, handed, ports, Some(grant));
+            }
+            Handed::Again(packet, origin, None) => {
+                return match wire::parse_ip(packet.data()) {
+                    Ok(h) => self.resolve_again(path, packet, &h, origin, Some(grant)),
+                    Err(error) => path.exec.out.drop(packet, error.into()),
+                };
+            }
+            // Those are under no limit.
+            Handed::Sealed(..) | Handed::Frame(..) => {
+                return self.take_over(path, &mut ArrayVec::from_iter([handed]));
+            }
         };
         let Arrived { packet, ingress, has_flow, outers, held, .. } = arrived;
         let mut meta = Meta::default();
@@ -50,10 +61,9 @@ impl Slow {
         }
         match limited_by_plan(path, &packet, &meta) {
             Some(slot) => {
-                let limit = Action::Limit(slot);
-                path.exec.apply(&path.view, &limit, (None, None), packet, &meta);
+                path.exec.apply_granted(&path.view, (slot, grant), packet, &meta);
             }
-            None => self.miss(path, packet, &meta, held.as_deref()),
+            None => self.resolve_miss(path, (packet, Some(grant)), &meta, held.as_deref()),
         }
         path.view.owner = owner;
     }

@@ -1,9 +1,11 @@
 //! Packets under a rate limit: they pass, with another DSCP perhaps, wait, or are dropped.
 
+pub(crate) mod grant;
 pub(crate) mod queues;
 pub(crate) mod rates;
 mod wait;
 
+pub(crate) use grant::Grant;
 pub(crate) use rates::Rates;
 pub(crate) use wait::{drop_waiting, wait_for};
 
@@ -32,30 +34,43 @@ impl Rare for RateSlot {
         &self,
         rates: &mut Rates,
         hands: &mut Hands<'_>,
-        mut packet: Packet,
+        packet: Packet,
         meta: &Meta,
     ) -> Option<Next> {
-        let Hands { view, out, .. } = hands;
-        let h = meta.summary.fields;
-        match rates.pass_by_plan(*self, h, view.now.ns) {
-            Ok((action, passed)) => {
-                let fields = passed.dscp.is_some().then(|| marked(&mut packet, passed, h));
-                return Some(Next { action, packet, fields });
-            }
-            Err(Stop::Refused) => out.drop(packet, DropReason::RateLimit),
-            Err(Stop::Until(ns)) => wait_by_plan(rates, hands, (*self, ns), packet, meta),
-            Err(Stop::Elsewhere(home, visit)) => {
-                let handed = Handed::Arrived(Arrived::new(&view.reader, packet, meta));
-                out.ask(home, handed, Judging::of(visit, view.worker, h));
-            }
-        }
-        None
+        pass_by_plan(rates, hands, (*self, None), packet, meta)
     }
 
     /// Of a plan, and never of a fresh decision.
     fn explains(&self, _cut: Option<usize>) -> Fate {
         Fate::Forwarded
     }
+}
+
+/// Has a packet pass the limit of its flow, with the tokens that it has already, if it has waited for them. Returns what
+/// is done to it next; `None` if it does not pass here and now.
+#[inline(always)]
+pub(crate) fn pass_by_plan(
+    rates: &mut Rates,
+    hands: &mut Hands<'_>,
+    (slot, grant): (RateSlot, Option<Grant>),
+    mut packet: Packet,
+    meta: &Meta,
+) -> Option<Next> {
+    let Hands { view, out, .. } = hands;
+    let h = meta.summary.fields;
+    match rates.pass_by_plan(slot, h, view.now.ns, grant) {
+        Ok((action, passed)) => {
+            let fields = passed.dscp.is_some().then(|| marked(&mut packet, passed, h));
+            return Some(Next { action, packet, fields });
+        }
+        Err(Stop::Refused) => out.drop(packet, DropReason::RateLimit),
+        Err(Stop::Until(ns)) => wait_by_plan(rates, hands, (slot, ns), packet, meta),
+        Err(Stop::Elsewhere(home, visit)) => {
+            let handed = Handed::Arrived(Arrived::new(&view.reader, packet, meta));
+            out.ask(home, handed, Judging::of(visit, view.worker, h));
+        }
+    }
+    None
 }
 
 /// Gives a packet the DSCP of its colour; ECN stays. Returns its headers.

@@ -7,9 +7,10 @@
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use limit::{Bounds, Class, Passed, Path, Queue, Stop, Store, Waiting};
+use limit::{Bounds, Class, Path, Queue, Stop, Store, Waiting};
 use outcome::DropReason;
 
+use crate::features::limit::grant::Grant;
 use crate::model::Handed;
 use crate::tables::rate_rules::RateRules;
 
@@ -40,10 +41,8 @@ struct LimitQueue {
 
 /// A packet that waits no longer.
 pub(crate) enum Dequeued {
-    /// The packet has tokens of the limiter with this number.
-    Paid(Handed, (usize, Passed)),
-    /// The packet's limit is gone: it goes on by the limits that there are.
-    Free(Handed),
+    /// The packet goes on with these tokens.
+    On(Handed, Grant),
     /// The packet is dropped.
     Drop(Handed, DropReason),
 }
@@ -239,8 +238,10 @@ impl LimitQueue {
             Ok(passed) => {
                 waits.into_iter().for_each(|waits| waits.gone(class, ns));
                 match path.leaf().zip(passed) {
-                    Some((leaf, passed)) => Dequeued::Paid(waiting.item, (leaf.id(), passed)),
-                    None => Dequeued::Free(waiting.item),
+                    Some((leaf, passed)) => {
+                        Dequeued::On(waiting.item, Grant::paid(leaf.id(), passed))
+                    }
+                    None => Dequeued::On(waiting.item, Grant::free()),
                 }
             }
             // A limit above counts it as red.

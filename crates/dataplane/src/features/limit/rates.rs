@@ -10,8 +10,9 @@ use mem::Cache;
 use policy::WorkerIndex;
 use wire::Fields;
 
+use crate::features::limit::grant::Grant;
 use crate::features::limit::queues::{Dequeued, LimitQueues};
-use crate::model::{Action, Judging, RateLimit, RateSlot};
+use crate::model::{Action, RateLimit, RateSlot};
 use crate::tables::rate_rules::RateRules;
 
 /// An entry of the table.
@@ -41,12 +42,6 @@ struct State {
     meters: Vec<(Level, Meters)>,
     /// Packets that wait for tokens; made for the first one.
     queues: Option<Box<LimitQueues>>,
-    /// The packet at hand has waited, and has been counted before.
-    has_waited: bool,
-    /// Tokens of the packet at hand, of the limiter with this number.
-    paid: Option<(usize, Passed)>,
-    /// Tokens of the packet at hand, from the limiter's home.
-    judging: Option<Judging>,
     /// The homes that are this worker for this round, each once.
     holds: Vec<Hold>,
 }
@@ -94,23 +89,25 @@ impl Rates {
         (kept.serial == slot.serial).then_some(kept)
     }
 
-    /// Has a packet pass by a plan, and says what is done to it then.
+    /// Has a packet pass by a plan, and says what is done to it then. `grant`: tokens that it has already.
     ///
     /// # Errors
     /// It does not pass, or has to wait.
+    #[inline]
     pub(crate) fn pass_by_plan(
         &mut self,
         slot: RateSlot,
         h: Fields,
         now_ns: u64,
+        grant: Option<Grant>,
     ) -> Result<(Action, Passed), Stop> {
         let kept = self.places.get(slot.place as usize).and_then(Option::as_ref);
         let kept = kept.filter(|kept| kept.serial == slot.serial).ok_or(Stop::Refused)?;
-        let passed = self.state.pass((&kept.path, kept.key), h, now_ns)?;
+        let passed = self.state.pass((&kept.path, kept.key), h, now_ns, grant)?;
         Ok((kept.beneath, passed))
     }
 
-    /// Has a packet pass by a decision.
+    /// Has a packet pass by a decision. `grant`: tokens that it has already.
     ///
     /// # Errors
     /// It does not pass, or has to wait.
@@ -119,8 +116,9 @@ impl Rates {
         limit: &RateLimit,
         h: Fields,
         now_ns: u64,
+        grant: Option<Grant>,
     ) -> Result<Passed, Stop> {
-        self.state.pass((&limit.path, limit.key), h, now_ns)
+        self.state.pass((&limit.path, limit.key), h, now_ns, grant)
     }
 
     /// Action for a packet that passes by a plan. `None` if the plan is not for the packet's DSCP.
@@ -186,33 +184,9 @@ impl Rates {
         self.has_queues() && self.due_ns().is_some_and(|due_ns| due_ns <= now_ns)
     }
 
-    /// The next packet that waits no longer. It passes its limit with the tokens that it has, until [`Rates::end_wait`].
+    /// The next packet that waits no longer.
     pub(crate) fn next_waited(&mut self, now_ns: u64) -> Option<Dequeued> {
-        let next = self.state.queues.as_mut()?.next(now_ns)?;
-        self.state.has_waited = true;
-        if let Dequeued::Paid(_, paid) = &next {
-            self.state.paid = Some(*paid);
-        }
-        Some(next)
-    }
-
-    /// Ends the wait of the packet at hand.
-    pub(crate) fn end_wait(&mut self) {
-        (self.state.has_waited, self.state.paid) = (false, None);
-        // What comes after it passes behind it, wherever that is.
-        self.state.judging = None;
-    }
-
-    /// A packet is back from the home of its limiters, and goes on until [`Rates::end_wait`].
-    pub(crate) fn begin_judged(&mut self, judging: Judging) {
-        self.state.has_waited = true;
-        self.state.paid = judging.visit.id().zip(judging.passed);
-        self.state.judging = Some(judging);
-    }
-
-    /// Takes the token grant of the current packet, to hand it on with the packet.
-    pub(crate) fn take_judged(&mut self) -> Option<Judging> {
-        self.state.judging.take_if(|_| self.state.paid.is_some())
+        self.state.queues.as_mut()?.next(now_ns)
     }
 
     /// The round ends: other workers may become homes.
@@ -221,12 +195,6 @@ impl Rates {
         if !self.state.holds.is_empty() {
             self.state.holds.clear();
         }
-    }
-
-    /// True if the packet at hand has waited, and was counted before that.
-    #[inline(always)]
-    pub(crate) fn has_waited(&self) -> bool {
-        self.state.has_waited
     }
 
     /// Gives back what is leased of some limiters, in turn: the worker has nothing to do.
@@ -271,11 +239,17 @@ impl Rates {
 
 impl State {
     #[inline(always)]
-    fn pass(&mut self, (path, key): (&Path, u64), h: Fields, now_ns: u64) -> Result<Passed, Stop> {
+    fn pass(
+        &mut self,
+        (path, key): (&Path, u64),
+        h: Fields,
+        now_ns: u64,
+        grant: Option<Grant>,
+    ) -> Result<Passed, Stop> {
         let packet = (usize::from(h.total_len()), h.traffic_class() >> 2);
         match path.is_special() {
             false => path.pass(None, packet, now_ns).map_err(|_| Stop::Refused),
-            true => self.pass_specially((path, key), packet, now_ns),
+            true => self.pass_specially((path, key), packet, now_ns, grant),
         }
     }
 
@@ -285,9 +259,10 @@ impl State {
         (path, key): (&Path, u64),
         packet: (usize, u8),
         now_ns: u64,
+        grant: Option<Grant>,
     ) -> Result<Passed, Stop> {
         let leaf = path.leaf().ok_or(Stop::Refused)?;
-        if let Some((_, passed)) = self.paid.take_if(|(id, _)| *id == leaf.id()) {
+        if let Some(passed) = grant.and_then(|grant| grant.of(leaf.id())) {
             return Ok(passed);
         }
         match path.come() {
