@@ -151,7 +151,7 @@ impl Daemon {
             self.crew.ports.set_flows(flows);
             self.crew.ports.steer(steering);
         }
-        self.follow_port_names(next.port_names());
+        self.linux.tell_ports(&mut self.sa.source, next.port_names());
         self.wants.marks = true;
         self.crew.ports.set_marks(&next.marks);
         self.config.ports.clone_from(&next.ports);
@@ -161,7 +161,9 @@ impl Daemon {
         self.config.limits.clone_from(&next.limits);
         self.follow_srv6_config(next.srv6.clone(), next.sids.clone());
         self.config.guard.clone_from(&next.guard);
-        self.follow_path_mtu_config(next.path_mtu.clone());
+        self.sa.follow_path_mtu_config(&next.path_mtu);
+        self.config.path_mtu.clone_from(&next.path_mtu);
+        self.wants.path_mtus = true;
         (self.wants.guard, self.wants.links) = (true, true);
         // Whether ports open is known then.
         self.follow_links(now);

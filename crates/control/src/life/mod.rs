@@ -9,6 +9,7 @@ pub mod limits;
 pub mod log;
 pub mod privileges;
 pub mod reloads;
+mod serve;
 pub mod stop;
 pub mod unprivileged;
 pub mod watchdog;

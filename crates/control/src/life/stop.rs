@@ -3,7 +3,6 @@
 use std::fs;
 use std::time::Duration;
 
-use outcome::DropReason;
 use report::paths;
 use tracing::{error, info, warn};
 
@@ -39,27 +38,20 @@ impl Daemon {
                 );
                 return;
             }
-            self.beat(now);
-            self.serve_source(now);
-            self.wake_workers();
-            self.follow_sas();
-            self.follow_policies(now);
+            let Daemon { config, wants, linux, sa, crew, life, .. } = self;
+            life.beat(now, &sa.source, crew);
+            sa.serve(now, crew, wants);
+            if sa.have_changed() {
+                crew.workers.wake();
+            }
+            crew.follow_sas(&mut sa.source);
+            sa.follow_policies(now, config, linux, crew, wants);
             std::thread::sleep(Duration::from_millis(1));
         }
-        if self.sa.source.is_beside_kernel() {
+        if self.sa.source.carries_on() {
             // What sockets hold goes on before they are closed.
             std::thread::sleep(DRAIN);
             let _ = self.crew.workers.drain();
-        }
-    }
-
-    /// Nobody can ask for them any more.
-    fn tell_drops(&self) {
-        let all = DropReason::ALL.iter().map(|reason| (reason, self.crew.workers.dropped(*reason)));
-        let some = all.filter(|(_, count)| *count > 0);
-        let drops: Vec<String> = some.map(|(r, count)| format!("{} {count}", r.name())).collect();
-        if !drops.is_empty() {
-            info!("packets dropped in all: {}", drops.join(", "));
         }
     }
 
@@ -75,8 +67,8 @@ impl Daemon {
         }
         self.sa.by_sender.close();
         self.crew.workers.stop();
-        self.tell_drops();
-        if self.is_guarded()
+        self.crew.tell_drops();
+        if self.sa.is_guarded(&self.config.guard)
             && let Err(error) = self.sa.guard.finish(Now::read().at)
         {
             error!("{error}");
@@ -84,8 +76,8 @@ impl Daemon {
         let databases = self.sa.source.databases();
         let (sas, policies) = (databases.sa_count(), databases.policies().len());
         let standing = self.sa.guard.standing().len();
-        let is_any = sas + policies > 0 || self.defaults().is_any();
-        let is_kept = !self.sa.source.is_beside_kernel() && is_any;
+        let is_any = sas + policies > 0 || self.sa.defaults().is_any();
+        let is_kept = !self.sa.source.carries_on() && is_any;
         let Daemon { config, sa: Sas { source, .. }, shows: Shows { control, .. }, .. } = self;
         source.shut_down();
         drop(control);

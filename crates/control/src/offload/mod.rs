@@ -2,11 +2,10 @@
 
 pub mod cryptodevs;
 pub mod device;
-pub mod device_events;
 pub mod devices;
 pub mod packet_devices;
-pub mod placing;
 pub mod rtl_simulation;
+mod serve;
 
 use std::time::Instant;
 

@@ -3,11 +3,13 @@
 pub mod asked;
 pub mod by_sender;
 pub mod early;
+mod guarding;
 pub mod inner_mtus;
 pub mod left;
 pub mod lifetimes;
 pub mod path_mtus;
 pub mod policies;
+mod serve;
 pub mod shortfall;
 
 use std::collections::HashMap;

@@ -5,26 +5,21 @@ use policy::SaId;
 use report::Occurrence;
 use tracing::{info, warn};
 
-use crate::Daemon;
-use crate::clock::Now;
 use crate::texts::spi_text;
 
-impl Daemon {
-    /// Logs a break: the operator who asked for the rate has to see that the path does not carry
-    /// it (RFC 9347, section 2.4.1).
-    pub(crate) fn note_break(&mut self, now: Now, sa: &SaId, cause: Option<BreakCause>) {
-        let (spi, dst) = (spi_text(sa.spi), sa.dst);
-        let occurrence = match cause.map(text) {
-            Some(why) => {
-                warn!(%spi, %dst, %why, "the constant rate of an SA has stopped");
-                Occurrence::RateBroken { spi, dst, why }
-            }
-            None => {
-                info!(%spi, %dst, "the constant rate of an SA goes on");
-                Occurrence::RateRestored { spi, dst }
-            }
-        };
-        self.shows.event_log.add(now, occurrence);
+/// Logs a break, and says it as an event: the operator who asked for the rate has to see that the path does not carry
+/// it (RFC 9347, section 2.4.1).
+pub(crate) fn told(sa: &SaId, cause: Option<BreakCause>) -> Occurrence {
+    let (spi, dst) = (spi_text(sa.spi), sa.dst);
+    match cause.map(text) {
+        Some(why) => {
+            warn!(%spi, %dst, %why, "the constant rate of an SA has stopped");
+            Occurrence::RateBroken { spi, dst, why }
+        }
+        None => {
+            info!(%spi, %dst, "the constant rate of an SA goes on");
+            Occurrence::RateRestored { spi, dst }
+        }
     }
 }
 

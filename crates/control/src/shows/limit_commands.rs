@@ -1,13 +1,8 @@
 //! `culvert limit`: rate limits of the running daemon.
 
-use std::sync::Arc;
-
-use config::{Burst, LimitConfig, Rate};
-use dataplane::RateRules;
+use config::{Burst, Config, LimitConfig, Rate};
 use limit::units;
-use report::{Limit, LimitSet};
-
-use crate::Daemon;
+use report::LimitSet;
 
 /// An entry with other rates, bursts or bounds of its queue.
 fn changed(entry: &LimitConfig, set: &LimitSet) -> Result<LimitConfig, String> {
@@ -42,40 +37,26 @@ fn changed(entry: &LimitConfig, set: &LimitSet) -> Result<LimitConfig, String> {
     Ok(next)
 }
 
-impl Daemon {
-    /// The rules about rates, as of now.
-    pub(crate) fn rate_rules(&mut self) -> Arc<RateRules> {
-        let at = (self.crew.workers.count(), self.crew.workers.now_ns());
-        self.crew.rate_limits.follow(&self.config.limits, self.linux.observer.snapshot(), at)
-    }
-
-    /// `culvert limit show`.
-    pub(crate) fn limits(&self) -> Vec<Limit> {
-        self.crew.rate_limits.report(self.crew.workers.now_ns())
-    }
-
-    /// `culvert limit set`: until the next reload.
-    ///
-    /// # Errors
-    /// What cannot be, and what would be right. Nothing is changed then.
-    pub(crate) fn set_limit(&mut self, set: &LimitSet) -> Result<(), String> {
-        let mut entries = self.config.limits.clone();
-        let Some(entry) = entries.iter_mut().find(|entry| entry.name == set.name) else {
-            let mut names: Vec<&str> =
-                self.config.limits.iter().take(20).map(|entry| entry.name.as_str()).collect();
-            if names.is_empty() {
-                names.push("none; [[limit]] of the configuration names them");
-            }
-            return Err(format!("{}: no such limit; there is {}", set.name, names.join(", ")));
-        };
-        *entry = changed(entry, set)?;
-        if let Some(problem) = self.config.limit_problems(&entries).next() {
-            return Err(format!("{}: {problem}", set.name));
+/// `culvert limit set`: until the next reload.
+///
+/// # Errors
+/// What cannot be, and what would be right. Nothing is changed then.
+pub(crate) fn set(config: &mut Config, set: &LimitSet) -> Result<(), String> {
+    let mut entries = config.limits.clone();
+    let Some(entry) = entries.iter_mut().find(|entry| entry.name == set.name) else {
+        let mut names: Vec<&str> =
+            config.limits.iter().take(20).map(|entry| entry.name.as_str()).collect();
+        if names.is_empty() {
+            names.push("none; [[limit]] of the configuration names them");
         }
-        self.config.limits = entries;
-        self.wants.topology = true;
-        Ok(())
+        return Err(format!("{}: no such limit; there is {}", set.name, names.join(", ")));
+    };
+    *entry = changed(entry, set)?;
+    if let Some(problem) = config.limit_problems(&entries).next() {
+        return Err(format!("{}: {problem}", set.name));
     }
+    config.limits = entries;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@ pub mod control;
 pub mod events;
 pub mod kernel_blocks;
 pub mod limit_commands;
+mod parts;
 pub mod reader;
+mod serve;
 pub mod texts;
 pub mod tunnel_state;
 pub mod vici;
@@ -19,6 +21,7 @@ use crypto::Providers;
 use self::capture::{Slots, Traces};
 use self::control::{Control, Question};
 use self::events::{EventLog, Watch};
+pub(super) use self::parts::Parts;
 use crate::sa::asked::Asked;
 use crate::sa::early::Early;
 

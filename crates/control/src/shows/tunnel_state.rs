@@ -6,8 +6,8 @@ use std::time::Duration;
 use policy::{Action, Direction, PolicyConfig};
 use report::{self, TunnelState};
 
-use crate::Daemon;
-use crate::clock::Now;
+use crate::sa::asked::Asked;
+use crate::shows::Parts;
 use crate::sources::Negotiations;
 use crate::sources::builtin::Builtin;
 use crate::texts::selector_text;
@@ -100,78 +100,65 @@ fn missing(evidence: &Evidence) -> (String, String) {
     }
 }
 
-impl Daemon {
-    /// State of the tunnels.
-    pub(crate) fn tunnel_state(&self, now: Now) -> TunnelState {
-        let databases = self.sa.source.databases();
-        let mut ends = HashSet::new();
-        for sa in databases.sas() {
-            let (config, params) = (&sa.config, &sa.config.params);
-            if self.direction(params.src, params.dst) == Some(report::Direction::Out) {
-                let mark = (config.mark.value, config.mark.mask);
-                ends.insert((params.src, params.dst, config.reqid, config.if_id, mark));
-            }
+/// State of the tunnels.
+pub(crate) fn tunnel_state(parts: Parts<'_>, asked: &Asked) -> TunnelState {
+    let databases = parts.sa.source.databases();
+    let mut ends = HashSet::new();
+    for sa in databases.sas() {
+        let (config, params) = (&sa.config, &sa.config.params);
+        if parts.crew.direction(params.src, params.dst) == Some(report::Direction::Out) {
+            let mark = (config.mark.value, config.mark.mask);
+            ends.insert((params.src, params.dst, config.reqid, config.if_id, mark));
         }
-        let (builtin, kernel) = (self.sa.source.builtin(), self.sa.source.kernel());
-        let negotiations = builtin.map(|builtin| builtin.negotiations(now)).unwrap_or_default();
-        let is_beside_kernel = kernel.is_some();
-        let state = TunnelState {
-            up: ends.len(),
-            has_ike: is_beside_kernel || negotiations.has_ike,
-            ..TunnelState::default()
-        };
-        if state.up > 0 {
-            return state;
-        }
-        let protects = |config: &PolicyConfig| {
-            let asks = config.direction == Direction::Out && config.action == Action::Allow;
-            asks && !config.templates.is_empty()
-        };
-        let asked = self.asked_in_vain(now).max_by_key(|(_, ago)| *ago);
-        let (why, next) = missing(&Evidence {
-            instance: self.config.name.clone(),
-            is_beside_kernel,
-            left_to_kernel: kernel.map_or(0, |kernel| kernel.left().len()),
-            clients: builtin.map_or(0, Builtin::client_count),
-            negotiations,
-            policies: databases.policies().filter(|p| protects(&p.config)).count(),
-            asked,
-        });
-        TunnelState { why: Some(why), next: Some(next), ..state }
     }
+    let (builtin, kernel) = (parts.sa.source.builtin(), parts.sa.source.kernel());
+    let negotiations = builtin.map(|builtin| builtin.negotiations(parts.now)).unwrap_or_default();
+    let is_beside_kernel = kernel.is_some();
+    let state = TunnelState {
+        up: ends.len(),
+        has_ike: is_beside_kernel || negotiations.has_ike,
+        ..TunnelState::default()
+    };
+    if state.up > 0 {
+        return state;
+    }
+    let protects = |config: &PolicyConfig| {
+        let asks = config.direction == Direction::Out && config.action == Action::Allow;
+        asks && !config.templates.is_empty()
+    };
+    let asked = asked_in_vain(parts, asked).max_by_key(|(_, ago)| *ago);
+    let (why, next) = missing(&Evidence {
+        instance: parts.config.name.clone(),
+        is_beside_kernel,
+        left_to_kernel: kernel.map_or(0, |kernel| kernel.left().len()),
+        clients: builtin.map_or(0, Builtin::client_count),
+        negotiations,
+        policies: databases.policies().filter(|p| protects(&p.config)).count(),
+        asked,
+    });
+    TunnelState { why: Some(why), next: Some(next), ..state }
+}
 
-    /// Policies that want SAs which have not come, beside tunnels that are up.
-    pub(crate) fn waiting_policies(&self, now: Now) -> Vec<String> {
-        let late = self.asked_in_vain(now).filter(|(_, ago)| *ago >= PATIENCE);
-        let text = late.map(|(policy, ago)| {
-            format!(
-                "policy {policy}: SAs were asked for {} s ago, and none has come",
-                ago.as_secs()
-            )
-        });
-        text.collect()
-    }
+/// Policies that want SAs which have not come, beside tunnels that are up.
+pub(crate) fn waiting_policies(parts: Parts<'_>, asked: &Asked) -> Vec<String> {
+    let late = asked_in_vain(parts, asked).filter(|(_, ago)| *ago >= PATIENCE);
+    let text = late.map(|(policy, ago)| {
+        format!("policy {policy}: SAs were asked for {} s ago, and none has come", ago.as_secs())
+    });
+    text.collect()
+}
 
-    /// Policies that have no SAs, in words, with how long ago these were asked for.
-    fn asked_in_vain(&self, now: Now) -> impl Iterator<Item = (String, Duration)> {
-        let databases = self.sa.source.databases();
-        self.shows.asked.iter(now).filter_map(move |(index, ago)| {
-            let policy = databases.policy(index)?;
-            let is_without = self.has_sas(&policy.config) == Some(false);
-            is_without
-                .then(|| (format!("{index} ({})", selector_text(&policy.config.selector)), ago))
-        })
-    }
-
-    /// Forgets what was asked for and has come, or is wanted by no policy any more.
-    pub(crate) fn forget_answered(&mut self) {
-        let mut asked = std::mem::take(&mut self.shows.asked);
-        let databases = self.sa.source.databases();
-        asked.retain(|index| {
-            databases.policy(index).is_some_and(|p| self.has_sas(&p.config) != Some(true))
-        });
-        self.shows.asked = asked;
-    }
+/// Policies that have no SAs, in words, with how long ago these were asked for.
+fn asked_in_vain<'d>(
+    parts: Parts<'d>,
+    asked: &'d Asked,
+) -> impl Iterator<Item = (String, Duration)> + 'd {
+    let databases = parts.sa.source.databases();
+    asked.iter(parts.now).filter_map(move |(index, ago)| {
+        let policy = databases.policy(index)?;
+        let is_without = parts.sa.has_sas(&policy.config) == Some(false);
+        is_without.then(|| (format!("{index} ({})", selector_text(&policy.config.selector)), ago))
+    })
 }
 
 #[cfg(test)]

@@ -110,9 +110,27 @@ impl Source {
         }
     }
 
-    /// True if the kernel owns SAs and policies.
-    pub fn is_beside_kernel(&self) -> bool {
-        self.kernel().is_some()
+    /// The owner's name.
+    pub fn name(&self) -> report::Owner {
+        match self {
+            Source::Builtin(_) => report::Owner::Builtin,
+            Source::Kernel(_) => report::Owner::Kernel,
+        }
+    }
+
+    /// True if the owner goes on with SAs and policies while this process hangs, and after its end.
+    pub fn carries_on(&self) -> bool {
+        matches!(self, Source::Kernel(_))
+    }
+
+    /// True if the owner itself blocks what its policies protect, where nobody else carries them out.
+    pub fn stands_guard(&self) -> bool {
+        matches!(self, Source::Kernel(_))
+    }
+
+    /// True if the owner carries out policies of any `if_id`, by interfaces of its own.
+    pub fn carries_if_ids(&self) -> bool {
+        matches!(self, Source::Kernel(_))
     }
 
     /// Destination and SPI of the SAs whose ESP alone is this source's; from here on [`Changes::take_steps`] says what was

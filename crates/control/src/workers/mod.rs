@@ -3,8 +3,10 @@
 pub mod engines;
 pub mod esp_sockets;
 pub mod heartbeat;
+pub mod news;
 pub mod plan;
 pub mod ports;
+mod questions;
 pub mod rate_limits;
 pub mod set;
 pub mod steering;

@@ -24,103 +24,113 @@ pub use stream::Stream;
 pub use traces::Traces;
 
 use self::flows::Counting;
-use crate::Daemon;
-use crate::clock::Now;
+use crate::shows::Parts;
 
-impl Daemon {
-    /// Begins a capture.
-    pub(crate) fn capture(&self, now: Now, request: &CaptureRequest) -> Result<Stream, String> {
-        let slot = self.shows.tap_slots.take()?;
-        let config = TapConfig {
-            filter: self.filter(&request.filter)?,
-            snap_len: request.snap_len as usize,
-            limit: request.count,
-            explains: false,
-        };
-        let until = request.seconds.map(|s| now.at + Duration::from_secs(s));
-        let reader = self.crew.workers.tap(&config);
-        Ok(Stream::new(reader, slot, self.interface_names(), request, until))
-    }
+/// Begins a capture.
+pub(crate) fn capture(
+    parts: Parts<'_>,
+    slots: &Slots,
+    request: &CaptureRequest,
+) -> Result<Stream, String> {
+    let slot = slots.take()?;
+    let config = TapConfig {
+        filter: filter(parts, &request.filter)?,
+        snap_len: request.snap_len as usize,
+        limit: request.count,
+        explains: false,
+    };
+    let until = request.seconds.map(|s| parts.now.at + Duration::from_secs(s));
+    let reader = parts.crew.workers.tap(&config);
+    Ok(Stream::new(reader, slot, interface_names(parts), request, until))
+}
 
-    /// Begins to count flows.
-    pub(crate) fn flows(&self, request: &FlowsRequest) -> Result<Counting, String> {
-        let slot = self.shows.tap_slots.take()?;
-        let filter = self.filter(&request.filter)?;
-        let config = TapConfig { filter, snap_len: flows::SNAP_LEN, limit: None, explains: false };
-        Ok(Counting::new(self.crew.workers.tap(&config), slot, request))
-    }
+/// Begins to count flows.
+pub(crate) fn flows(
+    parts: Parts<'_>,
+    slots: &Slots,
+    request: &FlowsRequest,
+) -> Result<Counting, String> {
+    let slot = slots.take()?;
+    let filter = filter(parts, &request.filter)?;
+    let config = TapConfig { filter, snap_len: flows::SNAP_LEN, limit: None, explains: false };
+    Ok(Counting::new(parts.crew.workers.tap(&config), slot, request))
+}
 
-    /// A tap that explains.
-    fn explaining_tap(&self, filter: &PacketFilter, count: u64) -> Result<TapReader, String> {
-        let filter = self.filter(filter)?;
-        let limit = Some(count);
-        Ok(self.crew.workers.tap(&TapConfig { filter, snap_len: SNAP_LEN, limit, explains: true }))
-    }
+/// A tap that explains.
+fn explaining_tap(
+    parts: Parts<'_>,
+    wanted: &PacketFilter,
+    count: u64,
+) -> Result<TapReader, String> {
+    let filter = filter(parts, wanted)?;
+    let limit = Some(count);
+    Ok(parts.crew.workers.tap(&TapConfig { filter, snap_len: SNAP_LEN, limit, explains: true }))
+}
 
-    /// The names of interfaces; 0 is the private one, as in records.
-    fn interface_names(&self) -> HashMap<u32, String> {
-        let links =
-            self.linux.observer.snapshot().links().map(|link| (link.index, link.name.clone()));
-        links.chain([(0, self.config.tun.interface.clone())]).collect()
-    }
+/// The names of interfaces; 0 is the private one, as in records.
+fn interface_names(parts: Parts<'_>) -> HashMap<u32, String> {
+    let links = parts.linux.observer.snapshot().links().map(|link| (link.index, link.name.clone()));
+    links.chain([(0, parts.config.tun.interface.clone())]).collect()
+}
 
-    /// Filter for workers, by the request.
-    fn filter(&self, asked: &PacketFilter) -> Result<Filter, String> {
-        let index = |name: &String| {
-            let link = self.linux.observer.snapshot().link_by_name(name).map(|link| link.index);
-            match link {
-                Some(index) if index == self.linux.private.ifindex() => Ok(0),
-                Some(index) => Ok(index),
-                None => Err(self.no_such_interface("--interface", name)),
-            }
-        };
-        let interfaces = asked.interfaces.iter().map(index).collect::<Result<_, _>>()?;
-        let policy = match asked.policy {
-            Some(index) => {
-                let policy = self.sa.source.databases().policy(index).ok_or_else(|| {
-                    format!("--policy {index}: there is no such policy; `culvert policy` lists them (INDEX)")
-                })?;
-                let reqids = policy.config.templates.iter().map(|template| template.reqid);
-                Some(PolicyFilter { index, reqids: reqids.filter(|reqid| *reqid != 0).collect() })
-            }
-            None => None,
-        };
-        let place = match &asked.tap {
-            Some(name) => {
-                let place = Place::ALL.into_iter().find(|place| place.name() == name);
-                Some(place.ok_or_else(|| format!("--tap {name}: wire, plain or frame"))?)
-            }
-            None => None,
-        };
-        let drops = match &asked.reason {
-            Some(name) => {
-                let reason = DropReason::ALL.iter().find(|reason| reason.name() == name);
-                let reason = reason.ok_or_else(|| format!("--reason {name}: there is no such"))?;
-                Some(Drops::For(*reason))
-            }
-            None => asked.drops.then_some(Drops::Any),
-        };
-        let prefix =
-            |network: Option<Network>| network.map(|Network { addr, len }| Prefix { addr, len });
-        Ok(Filter {
-            place,
-            is_outbound: asked.is_outbound,
-            interfaces,
-            spi: asked.spi,
-            reqid: asked.reqid,
-            policy,
-            flow: FlowFilter {
-                src: prefix(asked.src),
-                dst: prefix(asked.dst),
-                host: prefix(asked.host),
-                protocol: asked.protocol,
-                src_port: asked.src_port,
-                dst_port: asked.dst_port,
-                port: asked.port,
-            },
-            drops,
-        })
-    }
+/// Filter for workers, by the request.
+fn filter(parts: Parts<'_>, asked: &PacketFilter) -> Result<Filter, String> {
+    let index = |name: &String| {
+        let link = parts.linux.observer.snapshot().link_by_name(name).map(|link| link.index);
+        match link {
+            Some(index) if index == parts.linux.private.ifindex() => Ok(0),
+            Some(index) => Ok(index),
+            None => Err(parts.linux.no_such_interface("--interface", name)),
+        }
+    };
+    let interfaces = asked.interfaces.iter().map(index).collect::<Result<_, _>>()?;
+    let policy = match asked.policy {
+        Some(index) => {
+            let policy = parts.sa.source.databases().policy(index).ok_or_else(|| {
+                format!(
+                    "--policy {index}: there is no such policy; `culvert policy` lists them (INDEX)"
+                )
+            })?;
+            let reqids = policy.config.templates.iter().map(|template| template.reqid);
+            Some(PolicyFilter { index, reqids: reqids.filter(|reqid| *reqid != 0).collect() })
+        }
+        None => None,
+    };
+    let place = match &asked.tap {
+        Some(name) => {
+            let place = Place::ALL.into_iter().find(|place| place.name() == name);
+            Some(place.ok_or_else(|| format!("--tap {name}: wire, plain or frame"))?)
+        }
+        None => None,
+    };
+    let drops = match &asked.reason {
+        Some(name) => {
+            let reason = DropReason::ALL.iter().find(|reason| reason.name() == name);
+            let reason = reason.ok_or_else(|| format!("--reason {name}: there is no such"))?;
+            Some(Drops::For(*reason))
+        }
+        None => asked.drops.then_some(Drops::Any),
+    };
+    let prefix =
+        |network: Option<Network>| network.map(|Network { addr, len }| Prefix { addr, len });
+    Ok(Filter {
+        place,
+        is_outbound: asked.is_outbound,
+        interfaces,
+        spi: asked.spi,
+        reqid: asked.reqid,
+        policy,
+        flow: FlowFilter {
+            src: prefix(asked.src),
+            dst: prefix(asked.dst),
+            host: prefix(asked.host),
+            protocol: asked.protocol,
+            src_port: asked.src_port,
+            dst_port: asked.dst_port,
+            port: asked.port,
+        },
+        drops,
+    })
 }
 
 /// Bytes of a packet that a trace keeps: all.

@@ -8,35 +8,40 @@ use wire::Headers;
 
 use super::text::{Names, name, sa, verdict, word};
 use super::traces::Running;
-use crate::Daemon;
-use crate::clock::Now;
-use crate::why;
+use super::{explaining_tap, interface_names};
+use crate::shows::{Parts, Shows};
+use crate::why::{self, Explainer};
 
-impl Daemon {
+impl Shows {
     /// Begins a trace, or tells what has come.
-    pub(crate) fn trace(&mut self, now: Now, request: &TraceRequest) -> Result<Trace, String> {
+    pub(crate) fn trace(
+        &mut self,
+        parts: Parts<'_>,
+        request: &TraceRequest,
+    ) -> Result<Trace, String> {
         match request {
-            TraceRequest::Begin { filter, count } => self.begin_trace(now, filter, *count),
-            TraceRequest::Next { trace } => self.next_of_trace(now, *trace),
+            TraceRequest::Begin { filter, count } => self.begin_trace(parts, filter, *count),
+            TraceRequest::Next { trace } => self.next_of_trace(parts, *trace),
         }
     }
 
     fn begin_trace(
         &mut self,
-        now: Now,
+        parts: Parts<'_>,
         filter: &PacketFilter,
         count: u64,
     ) -> Result<Trace, String> {
-        let slot = self.shows.tap_slots.take()?;
-        let reader = self.explaining_tap(filter, count)?;
-        let (names, asked) = (self.interface_names(), now.at);
+        let slot = self.tap_slots.take()?;
+        let reader = explaining_tap(parts, filter, count)?;
+        let (names, asked) = (interface_names(parts), parts.now.at);
         let running = Running { reader, left: count, names, asked, _slot: slot };
-        Ok(Trace { trace: self.shows.traces.add(running), ..Trace::default() })
+        Ok(Trace { trace: self.traces.add(running), ..Trace::default() })
     }
 
-    fn next_of_trace(&mut self, now: Now, trace: u64) -> Result<Trace, String> {
-        let running = self.shows.traces.take(trace);
+    fn next_of_trace(&mut self, parts: Parts<'_>, trace: u64) -> Result<Trace, String> {
+        let running = self.traces.take(trace);
         let mut running = running.ok_or("this trace is over: nobody has asked for it lately")?;
+        let explainer = Explainer::of(parts);
         let mut packets = Vec::new();
         let mut is_over = false;
         while running.left > 0 {
@@ -45,7 +50,7 @@ impl Daemon {
                     let left = usize::try_from(running.left).unwrap_or(usize::MAX);
                     for (record, bytes) in buffer.iter().take(left) {
                         running.left -= 1;
-                        packets.push(self.traced(record, bytes, &running.names));
+                        packets.push(traced(explainer, record, bytes, &running.names));
                     }
                     running.reader.give_back(buffer);
                 }
@@ -59,42 +64,42 @@ impl Daemon {
         }
         is_over |= running.left == 0;
         if !is_over {
-            running.asked = now.at;
-            self.shows.traces.put_back(trace, running);
+            running.asked = parts.now.at;
+            self.traces.put_back(trace, running);
         }
         Ok(Trace { trace, packets, is_over })
     }
+}
 
-    fn traced(&self, record: &Record, bytes: &[u8], names: &Names) -> Traced {
-        let h = wire::parse_ip(bytes).ok();
-        let mut steps: Vec<WhyStep> = Vec::new();
-        let explanation = record.explanation.as_deref();
-        match (explanation, &h) {
-            (Some(explanation), Some(h)) => {
-                if explanation.mark != 0 {
-                    steps.push(why::step("mark", format!("{:#x}", explanation.mark)));
-                }
-                steps.extend(explanation.steps.iter().map(|step| self.step(step, h)));
+fn traced(explainer: Explainer<'_>, record: &Record, bytes: &[u8], names: &Names) -> Traced {
+    let h = wire::parse_ip(bytes).ok();
+    let mut steps: Vec<WhyStep> = Vec::new();
+    let explanation = record.explanation.as_deref();
+    match (explanation, &h) {
+        (Some(explanation), Some(h)) => {
+            if explanation.mark != 0 {
+                steps.push(why::step("mark", format!("{:#x}", explanation.mark)));
             }
-            (None, Some(h)) => {
-                steps.extend(record.sa.map(|of| self.step(&Step::Sa(of.id), h)));
-            }
-            (_, None) => {}
+            steps.extend(explanation.steps.iter().map(|step| explainer.step(step, h)));
         }
-        Traced {
-            time_ms: record.time_ns / 1_000_000,
-            packet: h.as_ref().map_or_else(|| format!("{} bytes", record.len), packet),
-            came: came(record, names),
-            tap: record.place.name().into(),
-            steps,
-            fate: word(&record.verdict).into(),
-            verdict: sentence(record, explanation.map(|explanation| &explanation.fate), names),
-            drop_reason: match record.verdict {
-                Verdict::Dropped(reason) => Some(reason.name().into()),
-                _ => None,
-            },
-            worker: record.worker,
+        (None, Some(h)) => {
+            steps.extend(record.sa.map(|of| explainer.step(&Step::Sa(of.id), h)));
         }
+        (_, None) => {}
+    }
+    Traced {
+        time_ms: record.time_ns / 1_000_000,
+        packet: h.as_ref().map_or_else(|| format!("{} bytes", record.len), packet),
+        came: came(record, names),
+        tap: record.place.name().into(),
+        steps,
+        fate: word(&record.verdict).into(),
+        verdict: sentence(record, explanation.map(|explanation| &explanation.fate), names),
+        drop_reason: match record.verdict {
+            Verdict::Dropped(reason) => Some(reason.name().into()),
+            _ => None,
+        },
+        worker: record.worker,
     }
 }
 

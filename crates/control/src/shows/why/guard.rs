@@ -5,8 +5,7 @@ use policy::{Direction, Ends};
 use report::{Why, WhyStep};
 use wire::{Headers, protocol};
 
-use super::text;
-use crate::Daemon;
+use super::{Explainer, text};
 
 /// The verdict where a prefix of `[guard]` stops a packet.
 const BY_PREFIX: &str = "dropped by the guard; start the tunnel, or take the prefix out of [guard]";
@@ -37,7 +36,7 @@ pub fn stopped(answer: Why, barred: Option<Barred>) -> Why {
     Why { fate: "dropped".into(), verdict: verdict.into(), hints: Vec::new(), steps, ..answer }
 }
 
-impl Daemon {
+impl Explainer<'_> {
     /// The kernel's barrier that stops a packet which Linux gets as it came, if one does.
     pub(super) fn barred_as_received(&self, h: &Headers) -> Option<Barred> {
         match self.crew.tables.topology.load().is_local_addr(h.dst) {
@@ -70,7 +69,8 @@ impl Daemon {
             }
             let end = if *way == Direction::Out { h.dst } else { h.src };
             let is_last = barrier.priority() == u32::MAX;
-            let prefix = self.guarded().into_iter().find(|p| is_last && p.contains(end));
+            let prefix =
+                self.sa.guarded(self.guard).into_iter().find(|p| is_last && p.contains(end));
             let blocked =
                 || text::step("guard", format!("blocked by the kernel's policy {barrier}"));
             Some(match prefix {

@@ -6,9 +6,9 @@ use forward::Resolution;
 use outcome::DropReason;
 use policy::{SaConfig, Template};
 
-use crate::Daemon;
+use super::Explainer;
 
-impl Daemon {
+impl Explainer<'_> {
     /// Hints for the operator, each with its command where there is one. A policy helps against
     /// nothing that befalls key exchange.
     pub(super) fn hints(
@@ -49,7 +49,7 @@ impl Daemon {
             _ => {}
         }
         if let Some((ifindex, addr)) = unknown {
-            let name = self.name_of(ifindex);
+            let name = self.linux.name_of(ifindex);
             hints.push(format!(
                 "{addr} has to answer on {name}: `ip neigh show {addr} dev {name}` shows what Linux knows"
             ));
@@ -58,7 +58,7 @@ impl Daemon {
     }
 }
 
-impl Daemon {
+impl Explainer<'_> {
     /// Hint for a question about a packet in clear where a tunnel is: one out of the tunnel may
     /// have been meant.
     fn of_tunnel(&self, reason: DropReason, came: &Came, index: Option<u32>) -> Option<String> {
@@ -76,7 +76,7 @@ impl Daemon {
                 && templates.iter().any(|template| is_asked_for(&sa.config, template))
         });
         let spi = sa.max_by_key(|sa| sa.config.generation)?.config.params.spi;
-        Some(in_tunnel(&self.name_of(ifindex), spi))
+        Some(in_tunnel(&self.linux.name_of(ifindex), spi))
     }
 }
 

@@ -5,9 +5,9 @@ use policy::{Direction, Ends};
 use report::WhyStep;
 use wire::{Headers, protocol};
 
+use super::Explainer;
 use super::guard::{Barred, IKE_PORTS};
 use super::text;
-use crate::Daemon;
 
 /// Sender of a packet: this host, or another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Stays {
     pub barred: Option<Barred>,
 }
 
-impl Daemon {
+impl Explainer<'_> {
     /// Follows a packet through Linux, by its tables with culvert's rules and routes, and by the guard.
     pub(super) fn through_linux(&self, h: &Headers, sender: Sender, mark: u32) -> Through {
         let topology = self.crew.tables.topology.load();
@@ -63,7 +63,7 @@ impl Daemon {
             && h.protocol == protocol::UDP
             && IKE_PORTS.iter().any(|port| [h.src_port, h.dst_port].contains(port));
         if let Some(led) = self.linux.private.leads(h.dst, mark, is_ike) {
-            let to = self.name_of(self.linux.private.ifindex());
+            let to = self.linux.name_of(self.linux.private.ifindex());
             let prefix = format!("{}/{}", led.addr, led.len);
             let step = text::step("Linux", format!("a route to {prefix} leads it to {to}"));
             return Through::Comes(Came::Linux { tunnel: 0, mark }, vec![step]);
@@ -73,7 +73,7 @@ impl Daemon {
             let verdict = "Linux has no way for it".into();
             return Through::Stays(Stays { steps: vec![step], verdict, barred: None });
         };
-        let name = self.name_of(ifindex);
+        let name = self.linux.name_of(ifindex);
         if topology.interfaces.get(&ifindex).is_some_and(|i| i.binding.is_some()) {
             let step = text::step("Linux", format!("a route leads it to tunnel interface {name}"));
             return Through::Comes(Came::Linux { tunnel: ifindex, mark }, vec![step]);

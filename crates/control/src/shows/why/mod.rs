@@ -19,12 +19,28 @@ use wire::{Headers, protocol};
 
 use self::guard::IKE_PORTS;
 use self::linux::{Sender, Stays, Through};
-use crate::Daemon;
+use crate::linux::Linux;
+use crate::sa::Sas;
+use crate::shows::Parts;
+use crate::workers::Crew;
+use config::GuardConfig;
 
-/// Most workers that are asked in turn: one that is not the home of the SA names the home.
-const MOST_ASKED: usize = 2;
+/// Explains packets, by these parts of the daemon.
+#[derive(Clone, Copy)]
+pub(crate) struct Explainer<'d> {
+    linux: &'d Linux,
+    sa: &'d Sas,
+    crew: &'d Crew,
+    guard: &'d GuardConfig,
+}
 
-impl Daemon {
+impl<'d> Explainer<'d> {
+    /// Explains by the parts as they are now.
+    pub(crate) fn of(parts: Parts<'d>) -> Explainer<'d> {
+        let Parts { config, linux, sa, crew, .. } = parts;
+        Explainer { linux, sa, crew, guard: &config.guard }
+    }
+
     /// Explains a packet.
     pub(crate) fn why(&self, request: &WhyRequest) -> WhyAnswer {
         self.explained(request).map_or_else(|error| WhyAnswer::Refused { error }, WhyAnswer::Why)
@@ -46,7 +62,7 @@ impl Daemon {
         let steering = self.steered(&came, &h);
         let (worker, explanation) = match steering {
             Some((_, false)) => (0, passed()),
-            _ => self.ask(Probe { packet: bytes, came })?,
+            _ => self.crew.ask(Probe { packet: bytes, came })?,
         };
         let Explanation { mark, steps: answers, fate } = explanation;
         let mut steps = before;
@@ -88,20 +104,6 @@ impl Daemon {
         h.protocol == protocol::UDP && policy::always_bypass(h, ends, is_natt)
     }
 
-    /// Asks worker 0, and then the one that it would hand the packet over to.
-    pub(crate) fn ask(&self, probe: Probe) -> Result<(usize, Explanation), String> {
-        let mut worker = 0;
-        for _ in 0..MOST_ASKED {
-            let explanation = self.crew.workers.explain(worker, probe.clone());
-            let explanation = explanation.ok_or("a worker did not answer in time: ask again")?;
-            match explanation.fate {
-                Fate::HandedOver { to } => worker = to,
-                _ => return Ok((worker, explanation)),
-            }
-        }
-        Err("the SA's home has just changed: ask again".into())
-    }
-
     /// How the packet comes, whose it is if Linux has it first, and how it comes in words.
     fn came(&self, request: &WhyRequest) -> Result<(Came, Option<Sender>, String), String> {
         let WhyRequest { packet: WhyPacket { src, dst, .. }, interface, spi, mark } = request;
@@ -114,7 +116,7 @@ impl Daemon {
         let ifindex = match interface {
             Some(name) => {
                 let link = snapshot.link_by_name(name);
-                link.ok_or_else(|| self.no_such_interface("--in", name))?.index
+                link.ok_or_else(|| self.linux.no_such_interface("--in", name))?.index
             }
             None if topology.is_local_addr(*src) => {
                 let (came, how) = from_linux(0, "sent by this host".into());
@@ -181,11 +183,11 @@ impl Daemon {
             Some(prefix) => (format!("taken: a policy is about {prefix}"), true),
             None => (format!("left to Linux: no policy protects or blocks {}", h.dst), false),
         };
-        let interface = Some(self.name_of(*ifindex));
+        let interface = Some(self.linux.name_of(*ifindex));
         Some((WhyStep { interface, ..text::step("steering", answer) }, is_taken))
     }
 
-    fn sa(&self, id: &SaId) -> Option<std::sync::Arc<SaEntry<esp::Sa>>> {
+    fn entry(&self, id: &SaId) -> Option<std::sync::Arc<SaEntry<esp::Sa>>> {
         self.sa.source.databases().sa(id)
     }
 }

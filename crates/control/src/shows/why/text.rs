@@ -11,8 +11,8 @@ use report::protocol::name;
 use report::{self, WhyPacket, WhyStep};
 use wire::{Headers, protocol};
 
+use super::Explainer;
 use super::near_miss::near_misses;
-use crate::Daemon;
 use crate::texts::{direction_text, mac_text, mode_text, selector_text, spi_text, suite_text};
 
 /// A step that names nothing.
@@ -169,7 +169,7 @@ fn nat_answer(says: NatSays) -> String {
     }
 }
 
-impl Daemon {
+impl Explainer<'_> {
     /// A step in words; `h` are the packet's headers.
     pub(crate) fn step(&self, step: &Step, h: &Headers) -> WhyStep {
         match step {
@@ -210,7 +210,7 @@ impl Daemon {
             ),
             Step::Route { dst, to } => self.route_answer(*dst, *to),
             Step::Neighbour { ifindex, addr, resolution } => WhyStep {
-                interface: Some(self.name_of(*ifindex)),
+                interface: Some(self.linux.name_of(*ifindex)),
                 ..self::step("neighbour", neighbour_answer(*addr, *resolution))
             },
             Step::Size { len, protected, mtu } => {
@@ -288,7 +288,7 @@ impl Daemon {
     }
 
     fn sa_answer(&self, id: &SaId) -> String {
-        let Some(sa) = self.sa(id) else { return format!("{:#010x}: gone by now", id.spi) };
+        let Some(sa) = self.entry(id) else { return format!("{:#010x}: gone by now", id.spi) };
         let params = &sa.config.params;
         let mode = mode_text(params.mode);
         let state = match sa.state() {
@@ -296,7 +296,7 @@ impl Daemon {
             SaState::Dying => "dying: its soft limit is reached",
             SaState::Expired => "expired",
         };
-        let way = match self.direction(params.src, params.dst) {
+        let way = match self.crew.direction(params.src, params.dst) {
             Some(report::Direction::In) => "received",
             _ => "sent",
         };
@@ -314,7 +314,7 @@ impl Daemon {
     fn route_answer(&self, dst: IpAddr, to: Way) -> WhyStep {
         let (interface, answer) = match to {
             Way::Port { ifindex, via, mtu } => {
-                let name = self.name_of(ifindex);
+                let name = self.linux.name_of(ifindex);
                 let how = if via == dst { "on the link".into() } else { format!("via {via}") };
                 let answer = format!("{dst} {how}, dev {name}, mtu {mtu}");
                 (Some(name), answer)
