@@ -8,6 +8,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Builder;
 use std::time::Duration;
@@ -15,7 +17,7 @@ use std::time::Duration;
 use dataplane::Waker;
 use report::{NotAllowed, Request};
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use rustix::process::Uid;
 use tracing::{debug, warn};
 use xfrm::peer_uid;
@@ -106,8 +108,13 @@ struct Asker {
     waker: Waker,
 }
 
-/// A socket, until this is dropped.
-pub struct Listening(PathBuf);
+/// A socket and its thread, until this is dropped.
+pub struct Listening {
+    path: PathBuf,
+    socket: UnixListener,
+    /// Set once no more clients are served.
+    is_over: Arc<AtomicBool>,
+}
 
 impl Control {
     /// Listens at a path; only root can connect.
@@ -152,8 +159,10 @@ impl AsFd for Control {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // An error means that it is gone already.
-        let _ = fs::remove_file(&self.0);
+        self.is_over.store(true, Relaxed);
+        // The thread waits for the next client no longer than this. An error means that it is gone already.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -174,12 +183,15 @@ impl Asker {
         }
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-        let listening = Listening(path.into());
+        let is_over = Arc::<AtomicBool>::default();
+        let socket = listener.try_clone()?;
+        let listening = Listening { path: path.into(), socket, is_over: Arc::clone(&is_over) };
         Builder::new().name(thread.into()).spawn(move || {
             confinement.for_clients();
             for stream in listener.incoming() {
                 match stream {
                     Ok(stream) => self.serve(stream, &*door),
+                    Err(_) if is_over.load(Relaxed) => break,
                     Err(error) => {
                         warn!(%error, "control socket");
                         // Most likely out of descriptors: without a pause the loop would spin.
@@ -315,5 +327,43 @@ mod tests {
         assert!(control.questions().next().is_none());
         drop((narrow, shut));
         assert!(!path("narrow").exists() && path("control").exists());
+    }
+
+    /// Tells when its thread lets go of it.
+    struct Leaving(Sender<()>);
+
+    impl Door for Leaving {
+        fn admits(&self, _: Uid) -> bool {
+            false
+        }
+
+        fn answers(&self, _: &Request) -> Result<(), &'static str> {
+            Err("nothing")
+        }
+
+        fn refusal(&self) -> String {
+            String::new()
+        }
+    }
+
+    impl Drop for Leaving {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+        }
+    }
+
+    #[test]
+    fn a_thread_ends_with_its_socket() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("control.sock");
+        let control = Control::listen(&path, Confinement::Off).unwrap();
+        let other = directory.path().join("other.sock");
+        let (left, has_left) = channel();
+        let door = Box::new(Leaving(left));
+        let listening = control.listen_too("other", &other, 0o600, door, Confinement::Off).unwrap();
+        drop(control);
+        assert!(has_left.recv_timeout(Duration::from_millis(10)).is_err(), "it waits for clients");
+        drop(listening);
+        has_left.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 }
