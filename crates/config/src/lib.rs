@@ -68,7 +68,7 @@ use self::document::Document;
 pub use self::engine::EngineChoice;
 pub use self::gtpu::{GtpuConfig, GtpuOtherwise};
 pub use self::iptfs::{IptfsConfig, IptfsRates};
-pub use self::limit::LimitConfig;
+pub use self::limit::{By as LimitBy, EachOf as LimitEachOf, LimitConfig, Way as LimitWay};
 pub use self::limit_values::{Burst, Rate};
 pub use self::marks::MarkConfig;
 pub use self::memif::{MemifConfig, MemifRole};

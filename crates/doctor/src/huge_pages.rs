@@ -1,5 +1,7 @@
 //! Huge pages for packet buffers: what was asked of the kernel, what is there, what the buffers lie on.
 
+use report::BufferPages;
+
 use super::facts::{Facts, HugePages};
 use super::finding::Finding;
 use super::mend::Mend;
@@ -58,7 +60,7 @@ fn buffers(facts: &Facts, huge: &HugePages) -> Finding {
     let missing = needed.saturating_sub(free);
     if let Some(running) = running {
         let pages = &running.status.buffers_pages;
-        if !pages.starts_with("small") {
+        if *pages != BufferPages::Small {
             return Finding::ok(check, format!("packet buffers lie on {pages}"));
         }
         if missing == 0 {

@@ -5,7 +5,7 @@ use config::Problem;
 use report::Status;
 use report::units::time_text;
 
-use super::facts::{Facts, KernelEsp, Machine, Trial};
+use super::facts::{Cause, Facts, KernelEsp, Machine, Trial};
 use super::finding::{Finding, Outcome};
 
 /// All of them.
@@ -105,7 +105,7 @@ fn clock(name: &str) -> Finding {
 fn tried(check: &str, trial: &Trial, well: &str, why: &str, next: &str) -> Finding {
     match trial {
         Ok(()) => Finding::ok(check, well),
-        Err(failed) if failed.not_permitted => Finding::warning(
+        Err(failed) if failed.cause == Cause::NotPermitted => Finding::warning(
             check,
             format!("could not be tried: {}", failed.text),
             why,
@@ -165,7 +165,7 @@ fn nft(trial: &Trial) -> Finding {
         "the guard for IPv6 is a table of nftables: without it, kernel policies stand in its place, \
          which also block what this host itself sends to and gets from protected IPv6 networks",
         match trial {
-            Err(failed) if failed.text.contains("was not found") => "apt-get install nftables",
+            Err(failed) if failed.cause == Cause::NoProgram => "apt-get install nftables",
             _ => "modprobe nf_tables; what it says is the reason",
         },
     );
@@ -263,7 +263,7 @@ fn configuration(facts: &Facts) -> Vec<Finding> {
     let path = configuration.path.display();
     let config = match &configuration.loaded {
         Ok(config) => config,
-        Err(reason) if !facts.machine.root && reason.contains("Permission denied") => {
+        Err(_) if !facts.machine.root && configuration.is_barred => {
             return vec![Finding::warning(
                 check,
                 format!("not seen without root: {path}"),
@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     fn failed(text: &str) -> Trial {
-        Err(Failed { text: text.into(), not_permitted: false })
+        Err(Failed { text: text.into(), cause: Cause::Other })
     }
 
     #[test]
@@ -374,6 +374,7 @@ mod tests {
         let mut facts = healthy();
         facts.configuration.loaded =
             Err("gwa.toml: Permission denied (os error 13)\n  write one".into());
+        facts.configuration.is_barred = true;
         assert!(configuration(&facts)[0].next.as_ref().unwrap().starts_with("write it"));
         facts.machine.root = false;
         let told = configuration(&facts);
@@ -403,7 +404,10 @@ mod tests {
             (|f| f.machine.tun = failed("ENOENT"), "tun", Problem, &["modprobe tun"]),
             (|f| f.machine.xfrm = failed("no"), "xfrm", Problem, &["xfrm_user", "guard"]),
             (
-                |f| f.machine.nft = failed("nft was not found"),
+                |f| {
+                    let text = "nft was not found".into();
+                    f.machine.nft = Err(Failed { text, cause: Cause::NoProgram });
+                },
                 "nft",
                 Warning,
                 &["IPv6", "install nftables"],
@@ -514,7 +518,7 @@ mod tests {
     #[test]
     fn what_was_not_permitted_is_not_called_broken() {
         let mut facts = healthy();
-        let refused = Err(Failed { text: "EPERM".into(), not_permitted: true });
+        let refused = Err(Failed { text: "EPERM".into(), cause: Cause::NotPermitted });
         facts.machine.af_xdp = refused.clone();
         facts.machine.bpf = refused.clone();
         facts.machine.nft = refused;

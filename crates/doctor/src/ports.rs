@@ -2,7 +2,7 @@
 
 use config::{Config, Sockets, XdpMode};
 use control::{FRAMES_PER_FULL_QUEUE, FRAMES_SPARE, QUEUES_PER_WORKER, frames_at_start};
-use report::{Port, PortKind, PortMode};
+use report::{Port, PortKind, PortMode, StrippedTags};
 use steer::device::{Device, Finding as DeviceFinding};
 
 use super::facts::{Facts, PortFacts, VlanFacts, Works, XdpProgram};
@@ -316,8 +316,9 @@ fn lost_tags(port: &PortFacts, device: &Device, working: Option<&Port>) -> Optio
     if working.is_some_and(|working| working.kind == PortKind::Packet) {
         return None;
     }
-    match working.map(|working| working.stripped_tags.as_deref()) {
-        Some(Some(fate)) => fate.strip_prefix("lost: ").map(str::to_owned),
+    match working.map(|working| &working.stripped_tags) {
+        Some(Some(StrippedTags::Lost(why))) => Some(why.clone()),
+        Some(Some(StrippedTags::PutBack | StrippedTags::Other(_))) => None,
         Some(None) => Some("the offload was off when the port opened".to_owned()),
         None if port.config.mode == XdpMode::Generic => Some("mode = \"generic\"".to_owned()),
         None if device.tells_vlan_tags => None,
@@ -713,12 +714,12 @@ mod tests {
         assert_eq!(result(&facts), Outcome::Problem);
         // The daemon knows better.
         let mut running = healthy_daemon();
-        running.ports[0].stripped_tags = Some("put back".into());
+        running.ports[0].stripped_tags = Some(StrippedTags::PutBack);
         facts.instance.daemon = Some(Ok(running));
         assert_eq!(result(&facts), Outcome::Ok);
-        for (fate, why) in [(Some("lost: no BTF"), "no BTF"), (None, "when the port opened")] {
+        for (fate, why) in [(Some("no BTF"), "no BTF"), (None, "when the port opened")] {
             let Some(Ok(running)) = &mut facts.instance.daemon else { unreachable!("runs") };
-            running.ports[0].stripped_tags = fate.map(Into::into);
+            running.ports[0].stripped_tags = fate.map(|why: &str| StrippedTags::Lost(why.into()));
             let (result, means) = told(&facts).expect("one");
             assert_eq!(result, Outcome::Problem);
             assert!(means.contains(why), "{means}");

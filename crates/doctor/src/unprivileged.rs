@@ -44,13 +44,13 @@ fn privileges(finding: Finding, facts: &Facts) -> Finding {
 mod tests {
     use super::*;
     use crate::examine;
-    use crate::facts::{Failed, healthy, healthy_daemon};
+    use crate::facts::{Cause, Failed, healthy, healthy_daemon};
 
     #[test]
     fn bpf_and_its_capabilities_are_not_missed() {
         let mut facts = healthy();
         facts.machine.missing_capabilities = vec!["CAP_NET_RAW", "CAP_BPF", "CAP_PERFMON"];
-        let failed = || Err(Failed { text: "EPERM".into(), not_permitted: false });
+        let failed = || Err(Failed { text: "EPERM".into(), cause: Cause::Other });
         (facts.machine.bpf, facts.machine.af_xdp) = (failed(), failed());
         let bad = |facts: &Facts| {
             let findings = examine(facts).into_iter().filter(|f| f.result != Outcome::Ok);

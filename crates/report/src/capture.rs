@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::WhyStep;
+use super::{PacketFate, WhyStep};
 
 /// Which packets are wanted; of what is not given, all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,7 +129,7 @@ pub struct Traced {
     /// Steps of the data path, as of `culvert why`; empty for ESP, whose SA decides.
     pub steps: Vec<WhyStep>,
     /// Fate of the packet, as a word.
-    pub fate: String,
+    pub fate: PacketFate,
     /// The same as a sentence.
     pub verdict: String,
     /// The reason of `culvert drops`, where it was dropped.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::PacketFilter;
+use super::{Direction, PacketFate, PacketFilter};
 
 /// Flows, counted. The answer is a [`Flows`] on a line of its own for each interval, until the client shuts its side
 /// down; or [`Refused`](super::Refused).
@@ -46,7 +46,7 @@ pub struct Flow {
     /// Destination port, or ICMP's code.
     pub dst_port: u16,
     /// `in` from peers, or `out` to them and whatever needs no protection.
-    pub direction: String,
+    pub direction: Direction,
     /// The SPI of the SA that protected its last packet, if one did.
     pub spi: Option<String>,
     /// Reqid of the SA.
@@ -58,7 +58,7 @@ pub struct Flow {
     /// Bytes of these packets.
     pub bytes: u64,
     /// Fate of the last packet: `sent`, `protected`, `to-linux`, `dropped`, ...
-    pub fate: String,
+    pub fate: PacketFate,
     /// Packets that were dropped, by reason.
     pub drops: BTreeMap<String, u64>,
 }

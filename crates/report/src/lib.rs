@@ -38,14 +38,17 @@ pub use capture::{CaptureRequest, Network, PacketFilter, Refused, Trace, TraceRe
 pub use connections::{ConfiguredChild, Connections};
 pub use event::{Event, Events, Gone, Occurrence, SaGone, SaIdentity};
 pub use flows::{Flow, Flows, FlowsRequest};
-pub use limit::{Limit, LimitBucket, LimitColour, LimitSet, LimitWaiting};
+pub use limit::{
+    Limit, LimitAlgorithm, LimitBucket, LimitBy, LimitClass, LimitColour, LimitEach, LimitSet,
+    LimitTreatment, LimitWaiting, LimitWay,
+};
 pub use nat::{Nat, NatConnection, NatEnds, NatTable};
 pub use reload::{Configuration, Refusal, Reloaded};
 pub use warning::{Warning, WarningKind, Warnings};
 pub use why::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 pub use words::{
-    Direction, Owner, PolicyAction, PolicyProtocol, PortKind, PortMode, SaMode, SaPlacement,
-    SaProtocol, State,
+    BufferPages, Direction, Owner, PacketFate, PolicyAction, PolicyProtocol, Polling, PortKind,
+    PortMode, SaMode, SaPlacement, SaProtocol, SaState, State, StrippedTags,
 };
 
 /// Request of a command to the daemon.
@@ -201,9 +204,9 @@ pub struct Status {
     /// Of which packet buffers, in KiB.
     pub buffers_kib: u64,
     /// Kind of pages that the packet buffers are on.
-    pub buffers_pages: String,
+    pub buffers_pages: BufferPages,
     /// Behaviour of a worker when no packets come: `adaptive` or `always`.
-    pub polling: String,
+    pub polling: Polling,
     /// Owner of SAs and policies: `builtin` or `kernel`.
     #[serde(default)]
     pub source: Owner,
@@ -268,7 +271,7 @@ pub struct Sa {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub weak: Vec<String>,
     /// `valid`, `dying` (soft limit reached), `expired` (hard limit reached).
-    pub state: String,
+    pub state: SaState,
     /// Where its packets are worked on: `software`, or `kernel` where the kernel owns SAs and has this one.
     pub placement: SaPlacement,
     /// Why the kernel has it.
@@ -467,7 +470,7 @@ pub struct Port {
     pub chosen: Option<String>,
     /// Where the driver takes VLAN tags out of frames: `put back`, or `lost` and why.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub stripped_tags: Option<String>,
+    pub stripped_tags: Option<StrippedTags>,
     /// Queues that are taken.
     pub queues: u32,
     /// MTU in bytes.

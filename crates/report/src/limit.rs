@@ -2,6 +2,78 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::words::words;
+
+words! {
+    /// The algorithm of a limit.
+    LimitAlgorithm, "An algorithm that is not known here." {
+        /// One rate, two colours.
+        Single = "single",
+        /// One rate, three colours (RFC 2697).
+        OneRate = "rfc2697",
+        /// Two rates, three colours (RFC 2698).
+        TwoRates = "rfc2698",
+        /// Two rates that are independent of one another (RFC 4115).
+        Differentiated = "rfc4115",
+    }
+}
+
+words! {
+    /// Which way packets of a limit go.
+    LimitWay, "A way that is not known here." {
+        /// Packets to peers, or in clear.
+        Out = "out",
+        /// Packets from peers.
+        In = "in",
+        /// Packets of both ways.
+        Both = "both",
+    }
+}
+
+words! {
+    /// The owner of buckets of their own.
+    LimitEach, "An owner that is not known here." {
+        /// Each flow has buckets.
+        Flow = "flow",
+        /// Each tunnel has buckets.
+        Tunnel = "tunnel",
+    }
+}
+
+words! {
+    /// How workers share a limit.
+    LimitBy, "A way that is not known here." {
+        /// Each leases tokens ahead.
+        Leases = "leases",
+        /// One has it at a time.
+        Atomic = "atomic",
+    }
+}
+
+words! {
+    /// The class of packets that wait (RFC 4594).
+    LimitClass, "A class that is not known here." {
+        /// The first to leave.
+        Urgent = "urgent",
+        /// The second to leave.
+        Assured = "assured",
+        /// The third to leave.
+        Usual = "usual",
+        /// The last to leave.
+        Lesser = "lesser",
+    }
+}
+
+words! {
+    /// The treatment of packets of a colour.
+    LimitTreatment, "The packets are marked: `dscp N`." {
+        /// The packets pass.
+        Pass = "pass",
+        /// The packets are dropped.
+        Drop = "drop",
+    }
+}
+
 /// A rate limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
@@ -10,20 +82,20 @@ pub struct Limit {
     /// The limit that its packets are under as well.
     pub parent: Option<String>,
     /// `single`, `rfc2697`, `rfc2698` or `rfc4115`.
-    pub algorithm: String,
+    pub algorithm: LimitAlgorithm,
     /// True if the colour that packets come with counts.
     pub aware: bool,
     /// Bytes that are counted for each packet beyond its own length.
     pub overhead: u16,
     /// `out`, `in` or `both`.
-    pub direction: String,
+    pub direction: LimitWay,
     /// Packets that are under it; empty if it is only a parent.
     pub about: String,
     /// Owner of buckets: `flow` or `tunnel`; `None` if all packets share them.
-    pub each: Option<String>,
+    pub each: Option<LimitEach>,
     /// How workers share it: `leases` or `atomic`.
     #[serde(default)]
-    pub by: String,
+    pub by: LimitBy,
     /// The worker that has it and those above, where it is `atomic` and one has met it.
     #[serde(default)]
     pub home: Option<usize>,
@@ -50,7 +122,7 @@ pub struct Limit {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LimitWaiting {
     /// `urgent`, `assured`, `usual` or `lesser`.
-    pub class: String,
+    pub class: LimitClass,
     /// Packets that wait now.
     pub now: u64,
     /// Packets that have waited and went on.
@@ -86,7 +158,7 @@ pub struct LimitColour {
     /// Bytes of these packets.
     pub bytes: u64,
     /// Treatment of the packets: `pass`, `drop`, or `dscp N`.
-    pub becomes: String,
+    pub becomes: LimitTreatment,
 }
 
 /// Other rates, bursts or bounds of the queue for a limit, until the configuration is loaded again.

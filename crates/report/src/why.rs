@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::PacketFate;
+
 /// A packet, and how it comes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhyRequest {
@@ -64,7 +66,7 @@ pub struct Why {
     pub steps: Vec<WhyStep>,
     /// Fate of the packet: `protected`, `forwarded`, `opened`, `to-linux`, `waits-for-sa`,
     /// `waits-for-fragments`, `answered` (by an ICMP error), `dropped` or `consumed`.
-    pub fate: String,
+    pub fate: PacketFate,
     /// The same as a sentence.
     pub verdict: String,
     /// The reason of `culvert drops`, where it is dropped.

@@ -2,6 +2,8 @@
 //!
 //! In JSON each is its word. A word that is not known here, as a daemon of another version may say, is kept as it is.
 
+use serde::{Deserialize, Serialize};
+
 /// Makes an enum of words; the text says what any other word is.
 macro_rules! words {
     (
@@ -219,6 +221,114 @@ words! {
     }
 }
 
+words! {
+    /// The state of an SA.
+    SaState, "A state that is not known here." {
+        /// In use for both directions.
+        Valid = "valid",
+        /// Past a soft limit: in use until another one replaces it.
+        Dying = "dying",
+        /// Past a hard limit: carries nothing.
+        Expired = "expired",
+    }
+}
+
+words! {
+    /// The behaviour of a worker when no packets come.
+    Polling, "A behaviour that is not known here." {
+        /// It sleeps after a while.
+        Adaptive = "adaptive",
+        /// It never sleeps.
+        Always = "always",
+    }
+}
+
+words! {
+    /// The kind of pages that packet buffers are on.
+    BufferPages, "A kind that is not known here." {
+        /// Huge pages that were set aside.
+        Reserved = "reserved huge pages",
+        /// Huge pages that the kernel has made of others.
+        Transparent = "transparent huge pages",
+        /// Pages of the usual size.
+        Small = "small pages",
+    }
+}
+
+words! {
+    /// The fate of a packet.
+    PacketFate, "A fate that is not known here." {
+        /// Sealed, and sent.
+        Protected = "protected",
+        /// Given to the offload device that has its SA.
+        Offloaded = "offloaded",
+        /// Sent in clear, as `culvert why` says it.
+        Forwarded = "forwarded",
+        /// Sent, as captures say it.
+        Sent = "sent",
+        /// Opened by an SA, as `culvert why` says it.
+        Opened = "opened",
+        /// Opened by an SA and accepted, as captures say it.
+        Decrypted = "decrypted",
+        /// Given to Linux.
+        ToLinux = "to-linux",
+        /// Given to an application that terminates GTP-U.
+        ToApplication = "to-application",
+        /// Given to another worker.
+        HandedOver = "handed-over",
+        /// A segment of SRv6 was carried out, and the packet is looked at again.
+        Stepped = "stepped",
+        /// Held until its SA comes.
+        WaitsForSa = "waits-for-sa",
+        /// Held until its other fragments come.
+        WaitsForFragments = "waits-for-fragments",
+        /// Held, as captures say it.
+        Held = "held",
+        /// Cut into several packets.
+        Cut = "cut",
+        /// Answered by an ICMP error.
+        Answered = "answered",
+        /// Dropped, for a reason of `culvert drops`.
+        Dropped = "dropped",
+        /// Used up: keepalives, dummies, fragments whose packet goes on whole.
+        Consumed = "consumed",
+        /// Its end came too late for the capture.
+        Unknown = "unknown",
+    }
+}
+
+/// The fate of VLAN tags that a driver takes out of frames.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum StrippedTags {
+    /// A program puts them back.
+    PutBack,
+    /// They are lost, for this reason.
+    Lost(String),
+    /// A fate that is not known here.
+    Other(String),
+}
+
+impl From<String> for StrippedTags {
+    fn from(text: String) -> StrippedTags {
+        match text.strip_prefix("lost: ") {
+            Some(why) => StrippedTags::Lost(why.to_owned()),
+            None if text == "put back" => StrippedTags::PutBack,
+            None => StrippedTags::Other(text),
+        }
+    }
+}
+
+impl From<StrippedTags> for String {
+    fn from(tags: StrippedTags) -> String {
+        match tags {
+            StrippedTags::PutBack => "put back".to_owned(),
+            StrippedTags::Lost(why) => format!("lost: {why}"),
+            StrippedTags::Other(text) => text,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,6 +343,19 @@ mod tests {
         }
         assert_eq!(PortKind::from("tunnel"), PortKind::Tunnel);
         assert_eq!(format!("{:<7}|", PortKind::Tun), "tun    |");
+    }
+
+    #[test]
+    fn stripped_tags_have_their_reason_in_json() {
+        for (tags, text) in [
+            (StrippedTags::PutBack, "put back"),
+            (StrippedTags::Lost("no function".into()), "lost: no function"),
+            (StrippedTags::Other("of a later version".into()), "of a later version"),
+        ] {
+            let json = serde_json::to_value(&tags).expect("a string");
+            assert_eq!(json, text);
+            assert_eq!(serde_json::from_value::<StrippedTags>(json).expect("a word"), tags);
+        }
     }
 
     #[test]

@@ -8,8 +8,11 @@ use limit::{Algorithm, Class, Colour, Lanes, Limiter, Treatment, Unit, units};
 use mirror::Snapshot;
 use policy::Prefix;
 
-use config::LimitConfig;
-use report::{Limit, LimitBucket, LimitColour, LimitWaiting};
+use config::{LimitConfig, LimitEachOf};
+use report::{
+    Limit, LimitAlgorithm, LimitBucket, LimitBy, LimitClass, LimitColour, LimitEach,
+    LimitTreatment, LimitWaiting, LimitWay,
+};
 
 /// The limiters, and what they were made from.
 #[derive(Default)]
@@ -140,27 +143,36 @@ fn row(entry: &LimitConfig, limiter: &Limiter, (workers, now_ns): (usize, u64)) 
         packets: counts.packets.get(colour as usize).copied().unwrap_or_default(),
         bytes: counts.bytes.get(colour as usize).copied().unwrap_or_default(),
         becomes: match settings.treatments.of(colour) {
-            Treatment::Pass => "pass".into(),
-            Treatment::Drop => "drop".into(),
-            Treatment::Mark(dscp) => format!("dscp {dscp}"),
+            Treatment::Pass => LimitTreatment::Pass,
+            Treatment::Drop => LimitTreatment::Drop,
+            Treatment::Mark(dscp) => LimitTreatment::Other(format!("dscp {dscp}")),
         },
     };
     Limit {
         name: entry.name.clone(),
         parent: entry.parent.clone(),
         algorithm: match settings.algorithm {
-            Algorithm::Single(_) => "single",
-            Algorithm::OneRate { .. } => "rfc2697",
-            Algorithm::TwoRates { .. } => "rfc2698",
-            Algorithm::Differentiated { .. } => "rfc4115",
-        }
-        .into(),
+            Algorithm::Single(_) => LimitAlgorithm::Single,
+            Algorithm::OneRate { .. } => LimitAlgorithm::OneRate,
+            Algorithm::TwoRates { .. } => LimitAlgorithm::TwoRates,
+            Algorithm::Differentiated { .. } => LimitAlgorithm::Differentiated,
+        },
         aware: settings.is_aware,
         overhead: settings.overhead,
-        direction: format!("{:?}", entry.direction).to_lowercase(),
+        direction: match entry.direction {
+            config::LimitWay::Out => LimitWay::Out,
+            config::LimitWay::In => LimitWay::In,
+            config::LimitWay::Both => LimitWay::Both,
+        },
         about: entry.about(),
-        each: entry.each.map(|each| format!("{each:?}").to_lowercase()),
-        by: entry.by.to_string(),
+        each: entry.each.map(|each| match each {
+            LimitEachOf::Flow => LimitEach::Flow,
+            LimitEachOf::Tunnel => LimitEach::Tunnel,
+        }),
+        by: match entry.by {
+            config::LimitBy::Leases => LimitBy::Leases,
+            config::LimitBy::Atomic => LimitBy::Atomic,
+        },
         // It may be a worker of before, until the next packet.
         home: limiter.home().filter(|worker| *worker < workers),
         buckets: buckets.collect(),
@@ -177,7 +189,12 @@ fn row(entry: &LimitConfig, limiter: &Limiter, (workers, now_ns): (usize, u64)) 
 fn waiting(limiter: &Limiter) -> Vec<LimitWaiting> {
     let all = Class::ALL.into_iter().zip(limiter.waited());
     all.map(|(class, of)| LimitWaiting {
-        class: class.name().into(),
+        class: match class {
+            Class::Urgent => LimitClass::Urgent,
+            Class::Assured => LimitClass::Assured,
+            Class::Usual => LimitClass::Usual,
+            Class::Lesser => LimitClass::Lesser,
+        },
         now: of.now,
         gone: of.gone,
         dropped: of.dropped,

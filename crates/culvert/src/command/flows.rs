@@ -11,7 +11,7 @@ use std::time::Duration;
 use report::client::put;
 use report::protocol;
 use report::units::rate;
-use report::{Flow, Flows, FlowsRequest, Refused, Request};
+use report::{Flow, Flows, FlowsRequest, PacketFate, Refused, Request};
 
 use crate::cli::FlowsArgs;
 use crate::table::table;
@@ -73,7 +73,7 @@ fn text(seen: &Flows) -> String {
             end(flow.src, flow.protocol, flow.src_port),
             end(flow.dst, flow.protocol, flow.dst_port),
             protocol::name(flow.protocol),
-            flow.direction.clone(),
+            flow.direction.to_string(),
             flow.spi.clone().unwrap_or_else(|| "-".into()),
             per_second(flow.packets),
             per_second(flow.bytes * 8),
@@ -104,8 +104,8 @@ pub fn end(addr: IpAddr, protocol: u8, port: u16) -> String {
 pub fn fate(flow: &Flow) -> String {
     let reasons: Vec<&str> = flow.drops.keys().map(String::as_str).collect();
     match reasons.as_slice() {
-        [] => flow.fate.clone(),
-        reasons if flow.fate == "dropped" => reasons.join(", "),
+        [] => flow.fate.to_string(),
+        reasons if flow.fate == PacketFate::Dropped => reasons.join(", "),
         reasons => format!("{}; {}", flow.fate, reasons.join(", ")),
     }
 }
@@ -215,7 +215,7 @@ mod tests {
         let mut flow = Flow { drops, ..flow() };
         assert_eq!(flow.dropped(), 3);
         assert_eq!(fate(&flow), "protected; in-integrity, in-replay-old");
-        flow.fate = "dropped".into();
+        flow.fate = PacketFate::Dropped;
         assert_eq!(fate(&flow), "in-integrity, in-replay-old");
     }
 

@@ -5,7 +5,7 @@ use std::error::Error;
 
 use report::client::ask;
 use report::units::si;
-use report::{Limit, LimitColour, LimitSet, Refused, Request};
+use report::{Limit, LimitBy, LimitColour, LimitSet, LimitTreatment, Refused, Request};
 
 use crate::cli::LimitCommand;
 use crate::table::table;
@@ -91,17 +91,17 @@ fn text(limits: &[Limit]) -> String {
         let both = |of: fn(&report::LimitBucket) -> Option<&str>| {
             l.buckets.iter().filter_map(of).collect::<Vec<_>>().join(" / ")
         };
-        let count = |colour: &LimitColour| match colour.becomes.as_str() {
-            "pass" | "drop" => si(colour.packets),
-            other => format!("{} ({other})", si(colour.packets)),
+        let count = |colour: &LimitColour| match &colour.becomes {
+            LimitTreatment::Pass | LimitTreatment::Drop => si(colour.packets),
+            other @ LimitTreatment::Other(_) => format!("{} ({other})", si(colour.packets)),
         };
         vec![
             l.name.clone(),
             l.parent.clone().unwrap_or_default(),
             kind(l),
-            l.direction.clone(),
+            l.direction.to_string(),
             l.about.clone(),
-            l.each.clone().unwrap_or_default(),
+            l.each.as_ref().map(ToString::to_string).unwrap_or_default(),
             l.home.map(|worker| worker.to_string()).unwrap_or_default(),
             both(|bucket| Some(&bucket.rate)),
             both(|bucket| Some(&bucket.burst)),
@@ -121,14 +121,14 @@ fn text(limits: &[Limit]) -> String {
 }
 
 fn kind(limit: &Limit) -> String {
-    let mut kind = limit.algorithm.clone();
+    let mut kind = limit.algorithm.to_string();
     if limit.aware {
         kind += ", aware";
     }
     if let (Some(bytes), Some(packets)) = (&limit.queue, limit.queue_packets) {
         kind += &format!(", shape {bytes} {packets}packets");
     }
-    if limit.by == "atomic" {
+    if limit.by == LimitBy::Atomic {
         kind += ", atomic";
     }
     kind
@@ -142,7 +142,7 @@ fn waiting(limits: &[Limit]) -> String {
     let rows = rows.map(|(l, of)| {
         let (now, gone, dropped) = (si(of.now), si(of.gone), si(of.dropped));
         let (mean, longest) = (ms(of.mean_us), ms(of.longest_us));
-        vec![l.name.clone(), of.class.clone(), now, gone, dropped, mean, longest]
+        vec![l.name.clone(), of.class.to_string(), now, gone, dropped, mean, longest]
     });
     table(&head, rows)
 }

@@ -67,7 +67,7 @@ fn status_text(s: Status, verbose: bool) -> String {
             ("engine", s.engine),
             ("source", s.source.to_string()),
             ("workers", workers_text(&s.workers)),
-            ("polling", s.polling),
+            ("polling", s.polling.to_string()),
             ("seccomp", s.seccomp),
             ("taken up", format!("{} SAs and policies of the run before", s.restored)),
             ("clients", format!("{} netlink sockets", s.clients)),
@@ -181,7 +181,7 @@ pub fn sa(
                 sa.suite,
                 sa.engine,
                 sa.reqid.to_string(),
-                sa.state,
+                sa.state.to_string(),
                 si(sa.packets),
                 si(sa.bytes),
                 sa.sent_seq.max(sa.received_seq).to_string(),
@@ -326,6 +326,7 @@ fn blocked_text(kernel: &BTreeMap<String, u64>) -> Option<String> {
 
 /// Workers in one line: `2 (core 0, core 2 with crypto threads on 3, 4)`.
 fn workers_text(workers: &[Worker]) -> String {
+    let is_none_pinned = workers.iter().all(|w| w.cpu.is_none() && w.crypto_cpus.is_empty());
     let each = workers.iter().map(|w| {
         let core = w.cpu.map_or("not pinned".into(), |cpu| format!("core {cpu}"));
         let crypto: Vec<String> = w.crypto_cpus.iter().map(ToString::to_string).collect();
@@ -335,7 +336,7 @@ fn workers_text(workers: &[Worker]) -> String {
         }
     });
     let mut each: Vec<String> = each.collect();
-    if each.iter().all(|text| text == "not pinned") {
+    if is_none_pinned {
         each.truncate(1);
     }
     format!("{} ({})", workers.len(), each.join(", "))

@@ -53,8 +53,19 @@ pub type Trial = Result<(), Failed>;
 pub struct Failed {
     /// Message of the failure.
     pub text: String,
-    /// For want of privileges: nothing is known then.
-    pub not_permitted: bool,
+    /// Cause, as far as it is known.
+    pub cause: Cause,
+}
+
+/// Cause of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Want of privileges: nothing is known then.
+    NotPermitted,
+    /// The program that tries is not installed.
+    NoProgram,
+    /// Any other, which the message tells.
+    Other,
 }
 
 /// Kernel, privileges, crypto.
@@ -128,6 +139,8 @@ pub struct Configuration {
     pub path: PathBuf,
     /// The configuration, or the reason that it cannot be read at all.
     pub loaded: Result<Config, String>,
+    /// True if this user may not read it.
+    pub is_barred: bool,
     /// Problems of the file, by itself and on this machine.
     pub problems: Vec<Problem>,
     /// `--name`, as it was given or by default.
@@ -372,6 +385,7 @@ pub fn healthy() -> Facts {
         configuration: Configuration {
             path: "culvert.toml".into(),
             loaded: Ok(config),
+            is_barred: false,
             problems: Vec::new(),
             name_asked: "default".into(),
         },
@@ -489,7 +503,7 @@ pub fn healthy_daemon() -> Running {
             guard_blocked: std::collections::BTreeMap::new(),
             memory_kib: 1024,
             buffers_kib: 512,
-            buffers_pages: "small pages".into(),
+            buffers_pages: report::BufferPages::Small,
             polling: "adaptive".into(),
             source: "builtin".into(),
             seccomp: "on".into(),

@@ -29,8 +29,8 @@ use steer::{Steer, SteerConfig};
 use xfrm::KernelSad;
 
 use super::facts::{
-    Configuration, Facts, Failed, Instance, KernelEsp, Machine, Network, OtherInstance, PortFacts,
-    Programs, Running, Standing, Trial, VlanFacts, Waited, XdpProgram,
+    Cause, Configuration, Facts, Failed, Instance, KernelEsp, Machine, Network, OtherInstance,
+    PortFacts, Programs, Running, Standing, Trial, VlanFacts, Waited, XdpProgram,
 };
 use super::options::Options;
 use super::{policies, processes};
@@ -60,10 +60,16 @@ pub fn facts(name: &str, options: &Options) -> Facts {
         configuration: Configuration {
             path: path.to_owned(),
             loaded,
+            is_barred: is_barred(path),
             problems,
             name_asked: name.to_owned(),
         },
     }
+}
+
+/// True if a file is there that this user may not read.
+fn is_barred(path: &Path) -> bool {
+    File::open(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// Where the kernel says what it tells time by.
@@ -97,7 +103,11 @@ fn machine(tun: &str) -> Machine {
 /// kernel's tools write them.
 fn failed(text: String) -> Failed {
     let signs = ["os error 1)", "os error 13)", "Operation not permitted", "Permission denied"];
-    Failed { not_permitted: signs.iter().any(|sign| text.contains(sign)), text }
+    let cause = match signs.iter().any(|sign| text.contains(sign)) {
+        true => Cause::NotPermitted,
+        false => Cause::Other,
+    };
+    Failed { text, cause }
 }
 
 fn open_socket(what: &str, family: AddressFamily, protocol: Option<Protocol>) -> Trial {
@@ -117,7 +127,7 @@ fn open_tun() -> Trial {
 /// Has the kernel check a table like the guard's; with `--check` it is never committed.
 fn check_nft(tun: &str) -> Trial {
     let Some(nft) = processes::find("nft") else {
-        return Err(failed("nft was not found".into()));
+        return Err(Failed { text: "nft was not found".into(), cause: Cause::NoProgram });
     };
     let mut rules = String::from("table ip6 culvert-doctor {\n");
     for (hook, side) in [("output", "oifname"), ("forward", "oifname"), ("input", "iifname")] {
@@ -425,10 +435,13 @@ mod tests {
 
     #[test]
     fn what_is_not_permitted_is_known_by_its_words() {
-        assert!(failed("bpf: Operation not permitted (os error 1)".into()).not_permitted);
-        assert!(failed("nft: Operation not permitted".into()).not_permitted);
-        assert!(!failed("Function not implemented (os error 38)".into()).not_permitted);
-        assert!(!failed("Invalid argument (os error 11)".into()).not_permitted);
+        let cause = |text: &str| failed(text.to_owned()).cause;
+        for text in ["bpf: Operation not permitted (os error 1)", "nft: Operation not permitted"] {
+            assert_eq!(cause(text), Cause::NotPermitted, "{text}");
+        }
+        for text in ["Function not implemented (os error 38)", "Invalid argument (os error 11)"] {
+            assert_eq!(cause(text), Cause::Other, "{text}");
+        }
     }
 
     #[test]

@@ -99,9 +99,9 @@ fn row(now: Now, sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) ->
         direction: None,
         weak: params.suite.weaknesses().map(Into::into).collect(),
         state: match sa.state() {
-            SaState::Valid => "valid".into(),
-            SaState::Dying => "dying".into(),
-            SaState::Expired => "expired".into(),
+            SaState::Valid => report::SaState::Valid,
+            SaState::Dying => report::SaState::Dying,
+            SaState::Expired => report::SaState::Expired,
         },
         placement: device.map_or(Placement::Cpu, |(_, placement)| placement).name().into(),
         why: None,

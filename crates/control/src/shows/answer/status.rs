@@ -1,6 +1,8 @@
 //! `culvert status`: the state of everything, and what an operator should know.
 
-use report::{self, Status};
+use dataplane::Polling;
+use io::Pages;
+use report::{self, BufferPages, Status};
 
 use super::{Parts, ports};
 use crate::shows::warnings::warnings;
@@ -42,8 +44,15 @@ pub fn status(parts: Parts<'_>, shows: &Shows) -> Status {
         guard_blocked: parts.sa.kernel_blocked(),
         memory_kib: resident_kib(),
         buffers_kib: (parts.crew.umem.chunks() * parts.crew.umem.chunk_len() / 1024) as u64,
-        buffers_pages: parts.crew.umem.pages().to_string(),
-        polling: parts.crew.polling.to_string(),
+        buffers_pages: match parts.crew.umem.pages() {
+            Pages::Reserved => BufferPages::Reserved,
+            Pages::Transparent { .. } => BufferPages::Transparent,
+            Pages::Small => BufferPages::Small,
+        },
+        polling: match parts.crew.polling {
+            Polling::Adaptive => report::Polling::Adaptive,
+            Polling::Always => report::Polling::Always,
+        },
         source: parts.sa.source.name(),
         seccomp: parts.life.confinement.to_string(),
         unprivileged: parts.crew.esp_sockets.are_wanted(),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use dataplane::{OfSa, Place, Record, TapReader, Verdict};
 use outcome::DropReason;
-use report::{Flow, Flows, FlowsRequest};
+use report::{Direction, Flow, Flows, FlowsRequest};
 use tracing::debug;
 
 use super::slots::Slot;
@@ -117,7 +117,7 @@ struct Counts {
     bytes: u64,
     sa: Option<OfSa>,
     policy: Option<u32>,
-    fate: &'static str,
+    verdict: Verdict,
 }
 
 /// The flows of an interval.
@@ -152,13 +152,13 @@ impl Table {
             bytes: 0,
             sa: None,
             policy: None,
-            fate: "",
+            verdict: Verdict::Unknown,
         });
         flow.packets += 1;
         flow.bytes += u64::from(seen.len);
         flow.sa = by.or(seen.sa).or(flow.sa);
         flow.policy = seen.policy.or(flow.policy);
-        flow.fate = word(&seen.verdict);
+        flow.verdict = seen.verdict;
         if let Verdict::Dropped(reason) = seen.verdict {
             *self.drops.entry((key, reason)).or_default() += 1;
         }
@@ -183,13 +183,13 @@ impl Table {
                     protocol: key.protocol,
                     src_port: key.ports.0,
                     dst_port: key.ports.1,
-                    direction: if key.is_outbound { "out" } else { "in" }.into(),
+                    direction: if key.is_outbound { Direction::Out } else { Direction::In },
                     spi: counts.sa.map(|sa| spi_text(sa.id.spi)),
                     reqid: counts.sa.map(|sa| sa.reqid),
                     policy: counts.policy,
                     packets: counts.packets,
                     bytes: counts.bytes,
-                    fate: counts.fate.into(),
+                    fate: word(&counts.verdict),
                     drops: drops.remove(&key).unwrap_or_default(),
                 })
                 .collect(),
@@ -210,6 +210,7 @@ fn key(is_outbound: bool, bytes: &[u8]) -> Option<Key> {
 #[cfg(test)]
 mod tests {
     use policy::SaId;
+    use report::PacketFate;
 
     use super::*;
 
@@ -252,7 +253,7 @@ mod tests {
             (flow.spi.as_deref(), flow.reqid, flow.policy),
             (Some("0x00000200"), Some(7), Some(9))
         );
-        assert_eq!((flow.fate.as_str(), flow.direction.as_str()), ("protected", "out"));
+        assert_eq!((&flow.fate, &flow.direction), (&PacketFate::Protected, &Direction::Out));
         assert!(table.take(10).flows.is_empty(), "each interval begins anew");
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use dataplane::{OfSa, Record, Verdict};
+use report::PacketFate;
 
 use crate::texts::spi_text;
 
@@ -20,18 +21,18 @@ pub fn sa(OfSa { id, reqid }: &OfSa) -> String {
 }
 
 /// Fate of a packet, as a word.
-pub fn word(verdict: &Verdict) -> &'static str {
+pub const fn word(verdict: &Verdict) -> PacketFate {
     match verdict {
-        Verdict::Unknown => "unknown",
-        Verdict::Protected(_) => "protected",
-        Verdict::Decrypted => "decrypted",
-        Verdict::Sent { .. } => "sent",
-        Verdict::HandedOver => "handed-over",
-        Verdict::ToLinux => "to-linux",
-        Verdict::Consumed => "consumed",
-        Verdict::Held => "held",
-        Verdict::Cut => "cut",
-        Verdict::Dropped(_) => "dropped",
+        Verdict::Unknown => PacketFate::Unknown,
+        Verdict::Protected(_) => PacketFate::Protected,
+        Verdict::Decrypted => PacketFate::Decrypted,
+        Verdict::Sent { .. } => PacketFate::Sent,
+        Verdict::HandedOver => PacketFate::HandedOver,
+        Verdict::ToLinux => PacketFate::ToLinux,
+        Verdict::Consumed => PacketFate::Consumed,
+        Verdict::Held => PacketFate::Held,
+        Verdict::Cut => PacketFate::Cut,
+        Verdict::Dropped(_) => PacketFate::Dropped,
     }
 }
 

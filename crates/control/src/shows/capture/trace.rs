@@ -93,7 +93,7 @@ fn traced(explainer: Explainer<'_>, record: &Record, bytes: &[u8], names: &Names
         came: came(record, names),
         tap: record.place.name().into(),
         steps,
-        fate: word(&record.verdict).into(),
+        fate: word(&record.verdict),
         verdict: sentence(record, explanation.map(|explanation| &explanation.fate), names),
         drop_reason: match record.verdict {
             Verdict::Dropped(reason) => Some(reason.name().into()),

@@ -2,7 +2,7 @@
 
 use guard::Effect;
 use policy::{Direction, Ends};
-use report::{Why, WhyStep};
+use report::{PacketFate, Why, WhyStep};
 use wire::{Headers, protocol};
 
 use super::{Explainer, text};
@@ -33,7 +33,7 @@ pub fn stopped(answer: Why, barred: Option<Barred>) -> Why {
     let verdict = barred.as_ref().map_or(BY_PREFIX, |barred| barred.verdict);
     let mut steps = answer.steps;
     steps.extend(barred.map(|barred| barred.step));
-    Why { fate: "dropped".into(), verdict: verdict.into(), hints: Vec::new(), steps, ..answer }
+    Why { fate: PacketFate::Dropped, verdict: verdict.into(), hints: Vec::new(), steps, ..answer }
 }
 
 impl Explainer<'_> {
@@ -93,7 +93,7 @@ mod tests {
             packet: "10.1.0.10 > 10.2.0.10".into(),
             came: "received by port lan".into(),
             steps: vec![text::step("steering", "left to Linux".into())],
-            fate: "to-linux".into(),
+            fate: PacketFate::ToLinux,
             verdict: "Linux gets it".into(),
             drop_reason: None,
             hints: vec!["to protect it, ...".into()],
@@ -102,7 +102,7 @@ mod tests {
         let prefix = Prefix { addr: "10.2.0.0".parse().unwrap(), len: 24 };
         let barred = Barred { step: text::guarded(prefix), verdict: BY_PREFIX };
         let told = stopped(answer(), Some(barred));
-        assert_eq!((told.fate.as_str(), told.verdict.as_str()), ("dropped", BY_PREFIX));
+        assert_eq!((told.fate, told.verdict.as_str()), (PacketFate::Dropped, BY_PREFIX));
         let last = told.steps.last().map(|step| (step.question.as_str(), step.answer.as_str()));
         let says =
             "10.2.0.0/24 of [guard] prefixes: blocked by the kernel until a policy is about it";

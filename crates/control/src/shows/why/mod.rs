@@ -14,7 +14,7 @@ pub(crate) use text::{packet, step, verdict};
 
 use dataplane::{Came, Explanation, Fate, Probe, Step};
 use policy::{Ends, SaEntry, SaId};
-use report::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
+use report::{PacketFate, Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 use wire::{Headers, protocol};
 
 use self::guard::IKE_PORTS;
@@ -78,7 +78,7 @@ impl<'d> Explainer<'d> {
         let answer = Why {
             packet: text::packet(&request.packet),
             came: how,
-            fate: text::word(&fate).into(),
+            fate: text::word(&fate),
             verdict: text::verdict(&fate, &steps) + &text::delay(&answers),
             drop_reason: text::reason(&fate).map(|reason| reason.name().into()),
             hints: self.hints(&fate, &answers, &came, is_key_exchange),
@@ -200,7 +200,7 @@ fn left_to_linux(packet: &WhyPacket, came: String, stays: Stays, exempt: Option<
         packet: text::packet(packet),
         came,
         steps,
-        fate: "to-linux".into(),
+        fate: PacketFate::ToLinux,
         verdict,
         drop_reason: None,
         hints: Vec::new(),

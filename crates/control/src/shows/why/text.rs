@@ -8,12 +8,15 @@ use forward::{IcmpCause, Resolution};
 use outcome::DropReason;
 use policy::{Direction, Marks, PolicyConfig, Prefix, SaId, SaState};
 use report::protocol::name;
-use report::{self, WhyPacket, WhyStep};
+use report::{self, PacketFate, WhyPacket, WhyStep};
 use wire::{Headers, protocol};
 
 use super::Explainer;
 use super::near_miss::near_misses;
 use crate::texts::{direction_text, mac_text, mode_text, selector_text, spi_text, suite_text};
+
+/// Question of the step that names the interface by which a packet leaves.
+const ROUTE: &str = "route";
 
 /// A step that names nothing.
 pub fn step(question: &str, answer: String) -> WhyStep {
@@ -43,21 +46,21 @@ pub fn packet(asked: &WhyPacket) -> String {
 }
 
 /// A fate as a word.
-pub fn word(fate: &Fate) -> &'static str {
+pub const fn word(fate: &Fate) -> PacketFate {
     match fate {
-        Fate::Opened => "opened",
-        Fate::ToLinux { .. } | Fate::ThroughNat => "to-linux",
-        Fate::Forwarded => "forwarded",
-        Fate::Stepped => "stepped",
-        Fate::Protected { .. } => "protected",
-        Fate::Offloaded => "offloaded",
-        Fate::ToApplication => "to-application",
-        Fate::HandedOver { .. } => "handed-over",
-        Fate::WaitsForSa { .. } => "waits-for-sa",
-        Fate::WaitsForFragments => "waits-for-fragments",
-        Fate::Answered(..) => "answered",
-        Fate::Dropped(_) => "dropped",
-        Fate::Consumed => "consumed",
+        Fate::Opened => PacketFate::Opened,
+        Fate::ToLinux { .. } | Fate::ThroughNat => PacketFate::ToLinux,
+        Fate::Forwarded => PacketFate::Forwarded,
+        Fate::Stepped => PacketFate::Stepped,
+        Fate::Protected { .. } => PacketFate::Protected,
+        Fate::Offloaded => PacketFate::Offloaded,
+        Fate::ToApplication => PacketFate::ToApplication,
+        Fate::HandedOver { .. } => PacketFate::HandedOver,
+        Fate::WaitsForSa { .. } => PacketFate::WaitsForSa,
+        Fate::WaitsForFragments => PacketFate::WaitsForFragments,
+        Fate::Answered(..) => PacketFate::Answered,
+        Fate::Dropped(_) => PacketFate::Dropped,
+        Fate::Consumed => PacketFate::Consumed,
     }
 }
 
@@ -72,7 +75,7 @@ pub fn reason(fate: &Fate) -> Option<DropReason> {
 /// A fate as a sentence, after these steps.
 pub fn verdict(fate: &Fate, steps: &[WhyStep]) -> String {
     let by = || {
-        let ways = steps.iter().rev().filter(|step| step.question == "route");
+        let ways = steps.iter().rev().filter(|step| step.question == ROUTE);
         let interface = ways.filter_map(|step| step.interface.as_deref()).next();
         interface.map_or_else(String::new, |name| format!(" by {name}"))
     };
@@ -329,7 +332,7 @@ impl Explainer<'_> {
             Way::Local => (None, format!("{dst} is this host")),
             Way::Nowhere(reason) => (None, format!("{dst}: nowhere ({})", reason.name())),
         };
-        WhyStep { interface, ..step("route", answer) }
+        WhyStep { interface, ..step(ROUTE, answer) }
     }
 }
 

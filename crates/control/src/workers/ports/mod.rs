@@ -85,7 +85,7 @@ pub struct PortState<'a> {
     /// Why it is of this kind, where the configuration leaves that open.
     pub chosen: Option<String>,
     /// Treatment of VLAN tags that the driver takes out; `None` if it takes none out.
-    pub stripped_tags: Option<String>,
+    pub stripped_tags: Option<report::StrippedTags>,
     /// Queues taken now.
     pub queues: u32,
     /// Frames that the steering program left to Linux, however often the port was closed meanwhile.
@@ -297,7 +297,8 @@ impl Ports {
                     chosen: working.chosen.clone(),
                     stripped_tags: match working.steer.stripped_tags() {
                         StrippedTags::None => None,
-                        fate => Some(fate.to_string()),
+                        StrippedTags::PutBack => Some(report::StrippedTags::PutBack),
+                        StrippedTags::Lost(why) => Some(report::StrippedTags::Lost(why.clone())),
                     },
                     queues: working.queues,
                     passed,

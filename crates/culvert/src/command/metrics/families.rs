@@ -93,7 +93,7 @@ fn of_status(to: &mut Families<'_>, status: &Status) {
         ("instance", name.clone()),
         ("version", version.clone()),
         ("source", source.to_string()),
-        ("polling", polling.clone()),
+        ("polling", polling.to_string()),
     ];
     to.gauges("build", "1, with what runs", [(about, 1)]);
     to.ages("uptime", "Since the daemon started", [(vec![], status.uptime_s)]);

@@ -41,7 +41,7 @@ fn classes(limits: &[Limit]) -> impl Iterator<Item = (Labels, &LimitWaiting)> {
         limit
             .waiting
             .iter()
-            .map(|of| (vec![("limit", limit.name.clone()), ("class", of.class.clone())], of))
+            .map(|of| (vec![("limit", limit.name.clone()), ("class", of.class.to_string())], of))
     })
 }
 

@@ -184,7 +184,11 @@ impl<'l> Pair<'l> {
                 Cell::text(&sa.src),
                 Cell::text(&sa.dst),
                 Cell::count(sa.reqid.into()),
-                Cell::text(if sa.placement == SaPlacement::Kernel { "kernel" } else { &sa.state }),
+                Cell::text(if sa.placement == SaPlacement::Kernel {
+                    "kernel"
+                } else {
+                    sa.state.as_str()
+                }),
                 Cell::packets(rate(|sa| sa.packets)),
                 Cell::bits(rate(|sa| sa.bytes)),
                 Cell::packets(rate(|sa| sa.late_drops + sa.duplicate_drops + sa.integrity_drops)),
