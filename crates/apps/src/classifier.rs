@@ -346,9 +346,7 @@ impl Classifier {
             self.tally.packets(*application, packets, bytes);
         }
         self.tally.flow(*application, *known_by);
-        if *application != AppId::UNKNOWN {
-            self.hints.learn_flow(id, *application, now_ns);
-        }
+        self.hints.learn_flow(id, *application, now_ns);
         if known_by.is_content() {
             let server = id.ends().iter().find(|end| *end != client).unwrap_or(client);
             self.hints.learn_server(id.protocol, *server, *application, now_ns);

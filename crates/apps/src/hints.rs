@@ -94,8 +94,8 @@ impl Hints {
         is_one.then_some(AppId::of_index(app))
     }
 
-    /// Notes the application of a flow.
-    pub(crate) fn learn_flow(&self, flow: &FlowId, app: AppId, now_ns: u64) {
+    /// Notes the application of a flow. Any thread may: who knows it says the same.
+    pub fn learn_flow(&self, flow: &FlowId, app: AppId, now_ns: u64) {
         self.flows.put(self.key(flow), app.index() as u16, now_ns, FLOW_S);
     }
 

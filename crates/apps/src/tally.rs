@@ -1,5 +1,7 @@
 //! Counts by application, of what was looked at.
 
+use std::collections::BTreeMap;
+
 use crate::application::AppId;
 use crate::verdict::KnownBy;
 
@@ -26,6 +28,14 @@ pub struct Tally {
     pub strange_answers: u64,
     /// Flows that were given up before their end, as there were too many.
     pub displaced: u64,
+}
+
+impl Count {
+    /// Flows by the words for what they are known by, where there are any.
+    pub fn known_by(&self) -> BTreeMap<String, u64> {
+        let all = KnownBy::ALL.iter().zip(self.flows);
+        all.filter(|(_, flows)| *flows > 0).map(|(by, flows)| (by.word().into(), flows)).collect()
+    }
 }
 
 impl Tally {

@@ -103,7 +103,9 @@ pub use capture::{
 pub use counters::{Counters, Totals, Work};
 pub use event::{Cause as BreakCause, Event, EventReceiver, EventSender, Waker, channel};
 pub use features::device::DevicePacket;
+pub use features::look::{Copier, Copies, CopyCounts, CopyReader, NoMore as NoMoreCopies, copies};
 pub use latency::{BOUNDS_NS, BUCKETS, EVERY, Latency, Times};
+pub use tables::applications::Applications;
 pub use tables::links::Links;
 pub use tables::mark_rule::MarkRule;
 pub use tables::rate_rules::{Each, RateRule, RateRules};

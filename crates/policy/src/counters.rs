@@ -150,6 +150,14 @@ impl OwnCounters {
 }
 
 impl PolicyCounters {
+    /// Counters that are no policy's, all at zero.
+    pub fn list(len: u32) -> Vec<PolicyCounters> {
+        let chunk = Arc::new(Chunk::new(len));
+        // None of them is free.
+        *chunk.free.lock().unwrap_or_else(PoisonError::into_inner) = len;
+        (0..len).map(|at| PolicyCounters { chunk: Arc::clone(&chunk), at }).collect()
+    }
+
     #[inline]
     fn first(&self) -> Option<&First> {
         self.chunk.firsts.get(self.at as usize)
@@ -203,11 +211,13 @@ impl PolicyCounters {
         self.lanes().map(|lane| of(lane).load(Relaxed)).fold(0, u64::wrapping_add)
     }
 
-    pub(crate) fn packets(&self) -> u64 {
+    /// Packets that were counted.
+    pub fn packets(&self) -> u64 {
         self.sum(|lane| &lane.packets)
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
+    /// Bytes that were counted.
+    pub fn bytes(&self) -> u64 {
         self.sum(|lane| &lane.bytes)
     }
 

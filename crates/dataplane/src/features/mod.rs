@@ -7,6 +7,7 @@
 //! | `open` | ESP, AH and IPComp for this host |
 //! | `translate` | of connections that Linux translates |
 //! | `limit` | under a rate limit |
+//! | `look` | whose application is not known |
 //! | `segments` | that get segments or are at one (SRv6) |
 //! | `aggfrag` | in payloads of IP-TFS |
 //! | `device` | that devices protect |
@@ -28,6 +29,7 @@ pub(crate) mod fragments;
 pub(crate) mod gtpu;
 pub(crate) mod hands;
 pub(crate) mod limit;
+pub(crate) mod look;
 pub(crate) mod open;
 pub(crate) mod rare;
 pub(crate) mod seal;
@@ -58,6 +60,8 @@ pub(crate) struct Rooms {
     pub(crate) bundles: bundle::Bundles,
     pub(crate) translations: translate::Translations,
     pub(crate) rates: limit::Rates,
+    /// Looks at flows whose application is not known.
+    pub(crate) looks: look::Looks,
     pub(crate) headends: segments::headends::Headends,
     pub(crate) steps: segments::Steps,
     /// Packing and unpacking for SAs of IP-TFS mode.
@@ -125,6 +129,7 @@ rare_kinds! {
     Wrap: headends,
     Translate: translations,
     Limit: rates,
+    Look: looks,
 }
 
 /// Result of a plan's comparison with a packet.

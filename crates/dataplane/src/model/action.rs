@@ -53,6 +53,8 @@ pub(crate) enum Action {
     Translate(TranslationSlot),
     /// Under a rate limit, and then whatever else.
     Limit(RateSlot),
+    /// Looked at for the application of its flow, and then whatever else.
+    Look(LookSlot),
     /// Handed over to the worker that is the home of its SA.
     HandOver {
         /// The worker's number.
@@ -189,6 +191,13 @@ pub(crate) struct TranslationSlot {
 /// Where the rate limit of a flow stands ([`crate::features::limit::Rates`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RateSlot {
+    pub(crate) place: u32,
+    pub(crate) serial: u32,
+}
+
+/// Where the look at a flow stands ([`crate::features::look::Looks`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LookSlot {
     pub(crate) place: u32,
     pub(crate) serial: u32,
 }

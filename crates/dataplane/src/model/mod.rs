@@ -21,7 +21,7 @@ mod step;
 mod time;
 
 pub(crate) use action::{
-    Action, Aggregate, BundleSlot, Forward, LinuxWay, Offload, RateSlot, Seal, StepTo,
+    Action, Aggregate, BundleSlot, Forward, LinuxWay, LookSlot, Offload, RateSlot, Seal, StepTo,
     ToApplication, TranslationSlot, Wrap, ip_len,
 };
 pub(crate) use between::{Between, Made, RefusedStep, SteppedScratch};

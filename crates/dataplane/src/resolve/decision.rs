@@ -104,6 +104,19 @@ impl PolicyAnswers {
         }
     }
 
+    /// True if the flow's packets can count with more than policies.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.counters.is_full()
+    }
+
+    /// Has the flow's packets count with more than policies.
+    ///
+    /// # Errors
+    /// The plan has no room for the counters, which are given back.
+    pub(crate) fn count_also(&mut self, counters: PolicyCounters) -> Result<(), PolicyCounters> {
+        self.counters.try_push(counters).map_err(|full| full.element())
+    }
+
     /// The flow's plan, if a plan can keep all questions.
     pub(crate) fn into_plan(self, action: Action) -> Option<(Plan, Stamps)> {
         let PolicyAnswers { mut counters, stamps, has_overflown } = self;

@@ -59,7 +59,7 @@ impl Slow {
             Err(cause) => (None, Some(cause)),
         };
         let resolved = Resolved { h: marked.as_ref().unwrap_or(h), ..resolved };
-        remember_decision(path, &decision, (asked, is_for_flow), limit, resolved.entered);
+        remember_decision(path, &decision, (asked, is_for_flow), limit, &resolved);
         match refused {
             Some(cause) => stop(path, cause, limit, resolved),
             None => self.act(path, decision, resolved, marked.is_some()),
@@ -130,7 +130,7 @@ fn hand_over(path: &mut Path, to: usize, decided: Decided, resolved: Resolved<'_
     };
     if decided.is_for_flow {
         // A worker's number is below 256.
-        remember(path, Action::HandOver { to: to as u8 }, None, decided.asked, meta);
+        remember(path, Action::HandOver { to: to as u8 }, decided.asked, meta);
     }
     path.exec.out.hand_over(&path.view, to, packet, meta);
 }

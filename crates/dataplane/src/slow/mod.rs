@@ -26,6 +26,7 @@ mod hold;
 mod icmp;
 mod judged;
 mod limited;
+mod looked;
 mod path_errors;
 mod payloads;
 mod remember;
@@ -52,6 +53,7 @@ pub(crate) use claim::{ask_for_own, claim};
 pub(crate) use drafts::apply;
 use entered::{Entered, Resolved};
 use errors::Errors;
+pub(crate) use looked::counters_for_helper;
 pub(crate) use remember::remember;
 use sa_queue::SaQueue;
 

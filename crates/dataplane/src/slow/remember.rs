@@ -1,6 +1,7 @@
 //! Plans: what was decided about a packet is kept for the packets of its flow that follow.
 
-use super::entered::Entered;
+use super::entered::{Entered, Resolved};
+use super::looked::{Looked, look_once, looked, with_look};
 use crate::burst::Path;
 use crate::features::Thread;
 use crate::model::{Action, Meta, RateLimit, Translation};
@@ -14,51 +15,66 @@ pub(super) fn remember_decision(
     decision: &Decision,
     (asked, is_for_flow): (PolicyAnswers, bool),
     limit: Option<&RateLimit>,
-    entered: Entered<'_>,
+    resolved: &Resolved<'_>,
 ) {
-    let Entered::Arrived(meta, None) = entered else { return };
+    let Entered::Arrived(meta, None) = resolved.entered else { return };
+    if !meta.has_flow {
+        return remember_own_esp(path, decision, meta);
+    }
+    let looked = looked(&path.view, decision, resolved);
+    let with = (limit, looked, resolved);
     match decision {
         Decision::Go(draft) if draft.is_for_flow => {
-            remember(path, draft.action, limit, asked, meta);
+            remember_with(path, draft.action, with, asked, meta);
         }
         Decision::SealAll(seal) if is_for_flow => {
             if let Some(slot) = path.exec.rooms.bundles.keep(seal, &path.view.reader) {
-                remember(path, Action::SealAll(slot), limit, asked, meta);
+                remember_with(path, Action::SealAll(slot), with, asked, meta);
             }
         }
         Decision::Translate(translation) if translation.draft.is_for_flow => {
-            remember_translation(path, translation, limit, asked, meta);
+            remember_translation(path, translation, with, asked, meta);
         }
-        _ => {}
+        _ => look_once(path, with.1, resolved),
     }
 }
 
-/// Keeps an action for the packets of the flow that follow.
+/// Limit of a flow's packets, and what is known of its application, by the packet at hand.
+type With<'a> = (Option<&'a RateLimit>, Looked, &'a Resolved<'a>);
+
+/// Keeps that ESP to an address of this host is opened, for all flows to it.
+fn remember_own_esp(path: &mut Path, decision: &Decision, meta: &Meta) {
+    if let Decision::Go(draft) = decision
+        && draft.is_for_flow
+    {
+        learn_own(path, draft.action, meta);
+    }
+}
+
+/// For all flows to that address, whatever rule applies: no plan is needed. True if it is so.
+fn learn_own<O: Thread>(path: &mut Path<O>, action: Action, meta: &Meta) -> bool {
+    let flow = &meta.summary.flow;
+    let is_own =
+        matches!(action, Action::OpenBare) && path.view.topology.fib.is_local_to_all(flow.dst());
+    if is_own {
+        path.addresses.learn_own(flow);
+    }
+    is_own
+}
+
+/// Keeps an action for the packets of the flow that follow, of which nothing else is known.
 pub(crate) fn remember<O: Thread>(
     path: &mut Path<O>,
     action: Action,
-    limit: Option<&RateLimit>,
     asked: PolicyAnswers,
     meta: &Meta,
 ) {
-    let flow = &meta.summary.flow;
-    // For all flows to that address, whatever rule applies: no plan is needed.
-    if matches!(action, Action::OpenBare) && path.view.topology.fib.is_local_to_all(flow.dst()) {
-        return path.addresses.learn_own(flow);
-    }
-    if !meta.has_flow {
+    if learn_own(path, action, meta) || !meta.has_flow {
         return;
     }
     let key = meta.key();
     let hash = path.flows.hasher().hash(&key);
-    if let Some(limit) = limit {
-        let Some(place) = path.flows.room(hash) else { return };
-        if let Some(action) = under(path, place, action, Some(limit))
-            && let Some((plan, stamps)) = asked.into_plan(action)
-        {
-            path.flows.put(place, hash, key, plan, stamps);
-        }
-    } else if let Some((plan, stamps)) = asked.into_plan(action) {
+    if let Some((plan, stamps)) = asked.into_plan(action) {
         if let Some(made) = path.view.topology.segments.made(meta) {
             path.exec.rooms.headends.keep(made, &plan, &stamps);
         }
@@ -66,24 +82,48 @@ pub(crate) fn remember<O: Thread>(
     }
 }
 
+/// Keeps an action for the packets of the flow that follow, under its limit and looked at.
+fn remember_with(
+    path: &mut Path,
+    action: Action,
+    (limit, looked, resolved): With<'_>,
+    mut asked: PolicyAnswers,
+    meta: &Meta,
+) {
+    if limit.is_none() && matches!(looked, Looked::Not) {
+        return remember(path, action, asked, meta);
+    }
+    if learn_own(path, action, meta) {
+        return;
+    }
+    let key = meta.key();
+    let hash = path.flows.hasher().hash(&key);
+    let Some(place) = path.flows.room(hash) else { return };
+    if let Some(action) = with_look(path, place, action, &mut asked, (looked, resolved))
+        && let Some(action) = under(path, place, action, limit)
+        && let Some((plan, stamps)) = asked.into_plan(action)
+    {
+        path.flows.put(place, hash, key, plan, stamps);
+    }
+}
+
 /// Keeps how the packets of a flow that follow are translated.
 fn remember_translation(
     path: &mut Path,
     translation: &Translation,
-    limit: Option<&RateLimit>,
-    asked: PolicyAnswers,
+    (limit, looked, resolved): With<'_>,
+    mut asked: PolicyAnswers,
     meta: &Meta,
 ) {
-    if !meta.has_flow {
-        return;
-    }
     let key = meta.key();
     let hash = path.flows.hasher().hash(&key);
     let Some(place) = path.flows.room(hash) else { return };
     let translations = &mut path.exec.rooms.translations;
     let slot = translations.keep(place, path.flows.places(), translation);
     if let Some(slot) = slot
-        && let Some(action) = under(path, place, Action::Translate(slot), limit)
+        && let action = Action::Translate(slot)
+        && let Some(action) = with_look(path, place, action, &mut asked, (looked, resolved))
+        && let Some(action) = under(path, place, action, limit)
         && let Some((plan, stamps)) = asked.into_plan(action)
     {
         path.flows.put(place, hash, key, plan, stamps);

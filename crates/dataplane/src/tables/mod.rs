@@ -1,5 +1,6 @@
 //! Tables that the control thread publishes for workers: routes, neighbours, interfaces.
 
+pub(crate) mod applications;
 pub(crate) mod links;
 pub(crate) mod mark_rule;
 pub(crate) mod rate_rules;
@@ -24,6 +25,7 @@ use wire::{Family, Summary};
 
 use crate::gtpu::Services;
 use crate::model::LOOPBACK;
+use crate::tables::applications::Applications;
 use crate::tables::links::Links;
 use crate::tables::mark_rule::MarkRule;
 use crate::tables::rate_rules::RateRules;
@@ -93,6 +95,8 @@ pub struct Topology {
     pub marks: HashMap<Marks, u16, ahash::RandomState>,
     /// Addresses whose GTP-U is applications'; mostly none.
     pub gtpu: Services,
+    /// Applications that flows are told apart by; mostly none.
+    pub applications: Option<Arc<Applications>>,
     /// Which rate limits packets are under; mostly none.
     pub rate_rules: Arc<RateRules>,
     /// Routes with segments (SRv6); mostly none.

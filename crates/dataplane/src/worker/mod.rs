@@ -32,6 +32,7 @@ use crate::event::{EventSender, Waker};
 use crate::features::Executor;
 use crate::features::device::{self, DevicePacket, DeviceQueue};
 use crate::features::fragments::Fragments;
+use crate::features::look::Copier;
 use crate::flows::FlowCache;
 use crate::host_limits::HostLimits;
 use crate::model::{Explanation, Handed, Newcomers, Now, PortKind, Probe, Source};
@@ -105,6 +106,8 @@ pub enum Command {
     Explain(Box<Probe>, Sender<Explanation>),
     /// Record packets, until the recorder's reader has enough.
     Tap(Box<Recorder>),
+    /// Copy the first packets of flows whose application is not known, to this copier's reader.
+    Look(Box<Copier>),
     /// Return from [`Worker::run`] with everything in its place: ports open, packets held.
     Pause,
     /// End: every packet held or queued is dropped and counted, every port closed.
@@ -308,6 +311,7 @@ impl Worker {
             self.path.exec.rooms.rates.rest(self.path.view.worker);
         }
         self.path.exec.rooms.rates.end_round();
+        self.path.exec.rooms.looks.end_round();
         let out = &mut self.path.exec.out;
         out.transmit_all();
         if let Some(peers) = &mut out.peers {
@@ -446,6 +450,7 @@ impl Worker {
                     let now = self.path.view.now;
                     self.path.exec.out.taps.get_or_insert_default().add(*recorder, now);
                 }
+                Command::Look(copier) => self.path.exec.rooms.looks.set_copier(*copier),
                 Command::Pause => self.ending = Some(Ending::Paused),
                 Command::Stop => self.ending = Some(Ending::Stopped),
             }

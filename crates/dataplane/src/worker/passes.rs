@@ -36,7 +36,7 @@ use crate::features::seal::send_done_seals;
 use crate::model::{Action, Left, Meta, Metas};
 use crate::out::{AnyOut, HelperOut};
 use crate::resolve::{Decided, Decision, resolve_arrival};
-use crate::slow::{apply, ask_for_own, claim, remember};
+use crate::slow::{apply, ask_for_own, claim, counters_for_helper, remember};
 
 /// Memory of a thread for its work on a burst.
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl Misses<HelperOut> for Leaver {
             && let decided = resolve_arrival(&path.view, packet.data(), &h, meta, held)
             && let Decided {
                 decision: Decision::Go(mut draft),
-                asked,
+                mut asked,
                 at_limit: None,
                 wants_own,
                 // The worker hears of the path through segments.
@@ -89,15 +89,18 @@ impl Misses<HelperOut> for Leaver {
             && draft.is_for_flow
             // So a helper has no such plan.
             && !is_rare(&draft.action)
+            && let Ok(counters) = counters_for_helper(&path.view, &h, &asked)
         {
             let Path { view, exec, .. } = &mut *path;
             ask_for_own((view, &mut exec.out), wants_own, &h);
             claim(view, &mut draft);
             exec.out.counters().work.flow_misses.add(u64::from(!draft.action.is_counted_later()));
             if !matches!(draft.action, Action::HandOver { .. }) {
+                // There is room.
+                counters.into_iter().for_each(|counters| drop(asked.count_also(counters)));
                 asked.count(&path.view, &h);
             }
-            remember(path, draft.action, None, asked, meta);
+            remember(path, draft.action, asked, meta);
             return apply(&mut path.exec, &path.view, &draft, (packet, &h), meta);
         }
         self.has_left = true;

@@ -4,6 +4,7 @@
 //! accounted for: `Gateway::check`.
 
 mod allocation;
+mod applications;
 mod atomic;
 mod back;
 mod bundles;
