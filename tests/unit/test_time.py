@@ -16,7 +16,8 @@ EDGE = {
     "workers/ports/entry.rs": 2,  # another program's hold of a port is waited for
     "install.rs": 12,  # the benchmark of installation
     "shows/capture/stream.rs": 4,  # a thread of its own
-    "shows/capture/flows.rs": 5,  # a thread of its own
+    "shows/capture/flows.rs": 7,  # a thread of its own
+    "applications/looking.rs": 3,  # a thread of its own
     "shows/vici/mod.rs": 4,  # a thread of its own
     "shows/vici/charon.rs": 2,  # the same thread
 }

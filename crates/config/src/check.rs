@@ -242,6 +242,11 @@ impl Config {
         for (at, key, value, remedy) in super::gtpu::problems(&self.gtpu, &self.memifs) {
             found.add(format!("gtpu[{at}].{key}"), &value, remedy);
         }
+        for (at, key, value, remedy) in
+            super::applications::problems(&self.application_list, valid_name)
+        {
+            found.add(format!("application[{at}].{key}"), &value, remedy);
+        }
         for (at, key, value, remedy) in super::iptfs::problems(&self.iptfs) {
             found.add(format!("iptfs[{at}].{key}"), &value, remedy);
         }

@@ -32,6 +32,8 @@ impl Config {
             marks: _,
             vlans: _,
             limits: _,
+            applications: _,
+            application_list: _,
             gtpu: _,
             iptfs,
             worker,

@@ -9,6 +9,7 @@
 //! | `worker`         | `[worker]`                                     |
 //! | `device`         | `[device.NAME]`                                |
 //! | `engine`         | `crypto.engine`                                |
+//! | `applications`   | `[applications]`, `[[application]]`            |
 //! | `gtpu`           | `[[gtpu]]`                                     |
 //! | `iptfs`          | `[[iptfs]]`                                    |
 //! | `limit`, `limit_values` | `[[limit]]`                             |
@@ -30,6 +31,7 @@
 //! | `schema`         | tests: every key is in the example and in the reference |
 #![forbid(unsafe_code)]
 
+mod applications;
 mod check;
 mod device;
 mod document;
@@ -63,6 +65,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use thiserror::Error;
 
+pub use self::applications::{ApplicationConfig, ApplicationsConfig, built_in, catalogue};
 pub use self::device::{BusyBy, DeviceConfig, DeviceKind, PlacementChoice};
 use self::document::Document;
 pub use self::engine::EngineChoice;
@@ -126,6 +129,12 @@ pub struct Config {
     /// Rate limits, in order.
     #[serde(default, rename = "limit")]
     pub limits: Vec<LimitConfig>,
+    /// Recognition of applications.
+    #[serde(default)]
+    pub applications: ApplicationsConfig,
+    /// Applications beside those that are built in.
+    #[serde(default, rename = "application")]
+    pub application_list: Vec<ApplicationConfig>,
     /// GTP-U services and their applications.
     #[serde(default)]
     pub gtpu: Vec<GtpuConfig>,

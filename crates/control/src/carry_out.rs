@@ -83,12 +83,14 @@ impl Daemon {
 
     /// Publishes another topology. True if there are other VLANs than before.
     fn publish_topology(&mut self) -> bool {
-        let Daemon { config, linux, sa, crew, .. } = self;
+        let Daemon { config, linux, sa, crew, life, .. } = self;
         let (topology, are_vlans_new) = linux.topology(config, crew);
         let clamps_mss = config.path_mtu.clamp_mss;
         let guarded = sa.guarded(&config.guard);
         let rate_rules = crew.rate_rules(&config.limits, linux.observer.snapshot());
-        let topology = Topology { clamps_mss, guarded, rate_rules, ..topology };
+        let of = (&config.applications, config.application_list.as_slice());
+        let applications = crew.recognition.follow(of, &crew.workers, &life.confinement);
+        let topology = Topology { clamps_mss, guarded, applications, rate_rules, ..topology };
         crew.tables.topology.store(Arc::new(topology));
         crew.published += 1;
         are_vlans_new

@@ -6,6 +6,7 @@
 //! It waits on all of their descriptors and publishes what changed.
 #![forbid(unsafe_code)]
 
+mod applications;
 mod carry_out;
 mod clock;
 pub mod files;
@@ -205,6 +206,7 @@ impl Daemon {
         self.wants.private = true;
         self.linux.memifs.retry();
         let snapshot = self.linux.observer.snapshot();
+        self.wants.topology |= self.crew.recognition.has_ended();
         self.wants.topology |= self.crew.ports.retry(snapshot, &self.crew.workers);
     }
 

@@ -159,6 +159,8 @@ impl Daemon {
         self.config.vlans.clone_from(&next.vlans);
         self.config.gtpu.clone_from(&next.gtpu);
         self.config.limits.clone_from(&next.limits);
+        self.config.applications.clone_from(&next.applications);
+        self.config.application_list.clone_from(&next.application_list);
         self.follow_srv6_config(next.srv6.clone(), next.sids.clone());
         self.config.guard.clone_from(&next.guard);
         self.sa.follow_path_mtu_config(&next.path_mtu);

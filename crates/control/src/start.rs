@@ -357,6 +357,7 @@ impl Daemon {
                 umem,
                 polling,
                 rate_limits: RateLimits::default(),
+                recognition: Default::default(),
                 published: 0,
                 cores,
             },

@@ -1,5 +1,6 @@
 //! The command line, defined once: help, man pages and completion come from here.
 
+mod app;
 mod capture;
 mod events;
 mod extcap;
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use control::RunOptions;
 
+pub use app::AppArgs;
 pub use capture::CaptureArgs;
 pub use events::EventsArgs;
 pub use extcap::ExtcapArgs;
@@ -96,6 +98,8 @@ pub enum Command {
     Device(DeviceArgs),
     /// Connections that Linux translates, and what the fast path has carried of them (`[nat]`).
     Nat(NatArgs),
+    /// Applications of flows (`[applications]`): flows, packets and bytes of each, and what they are known by.
+    App(AppArgs),
     /// Rate limits (`[[limit]]`): what passes, what is dropped, marked or waits; other rates at run time.
     #[command(subcommand, after_help = limit::EXAMPLES)]
     Limit(LimitCommand),

@@ -30,8 +30,8 @@ use config::Config;
 
 use crate::cli::{Cli, Command, GuardCommand};
 use crate::command::{
-    capture, check, device, docs, events, exec, extcap, flows, guard, limit, metrics, nat, reload,
-    show, top, trace, web, why,
+    app, capture, check, device, docs, events, exec, extcap, flows, guard, limit, metrics, nat,
+    reload, show, top, trace, web, why,
 };
 
 /// The program: does what its command line says, and gives the status to end with.
@@ -97,6 +97,7 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         Command::Port(args) => show::port(name, json, args.queues)?,
         Command::Device(args) => device::device(name, json, args)?,
         Command::Nat(args) => nat::nat(name, json, args)?,
+        Command::App(args) => app::app(name, json, args)?,
         Command::Limit(command) => limit::limit(name, json, command)?,
         Command::Route => show::route(name, json)?,
         Command::Stats(args) if args.xfrm => show::xfrm_stats(name, json)?,

@@ -275,6 +275,7 @@ fn advice(name: &str, kind: &WarningKind) -> (&'static str, String) {
         | WarningKind::RefusedSockets
         | WarningKind::GuardIncomplete
         | WarningKind::EarlyAcquire
+        | WarningKind::Unrecognised
         | WarningKind::LostInHang
         | WarningKind::SenderCpu
         | WarningKind::DefaultBlocks

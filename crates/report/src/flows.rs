@@ -53,6 +53,9 @@ pub struct Flow {
     pub reqid: Option<u32>,
     /// The index of the policy that decided, as far as it is known.
     pub policy: Option<u32>,
+    /// The application of the flow, where it is known.
+    #[serde(default)]
+    pub application: Option<String>,
     /// Packets of the interval.
     pub packets: u64,
     /// Bytes of these packets.

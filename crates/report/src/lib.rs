@@ -3,7 +3,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | this one | requests, and the answers to most of them |
-//! | `capture`, `connections`, `event`, `flows`, `limit`, `nat`, `reload`, `why` | the answers of a command each |
+//! | `app`, `capture`, `connections`, `event`, `flows`, `limit`, `nat`, `reload`, `why` | the answers of a command each |
 //! | `warning` | warnings of a running daemon |
 //! | `words` | fields that are one of a few words |
 //! | [`client`] | asks a running daemon |
@@ -13,6 +13,7 @@
 //! | [`units`] | numbers, times and spans for people |
 #![forbid(unsafe_code)]
 
+mod app;
 mod capture;
 pub mod client;
 mod connections;
@@ -34,6 +35,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use app::{App, AppFlow, Apps};
 pub use capture::{CaptureRequest, Network, PacketFilter, Refused, Trace, TraceRequest, Traced};
 pub use connections::{ConfiguredChild, Connections};
 pub use event::{Event, Events, Gone, Occurrence, SaGone, SaIdentity};
@@ -74,6 +76,11 @@ pub enum Request {
         most: usize,
         /// True for those that are not translated, too.
         all: bool,
+    },
+    /// Asks for [`Apps`].
+    App {
+        /// So many of the last verdicts.
+        recent: usize,
     },
     /// A list of [`Limit`].
     Limits,

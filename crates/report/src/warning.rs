@@ -37,6 +37,8 @@ words! {
         GuardOff = "guard-off",
         /// SAs are not asked for before a firewall drops the packet.
         EarlyAcquire = "early-acquire",
+        /// Applications of flows are not recognised though they should be.
+        Unrecognised = "unrecognised",
         /// Cleartext comes to Linux by another interface than its port.
         CleartextInterface = "cleartext-interface",
         /// Packets are lost while the daemon hangs.

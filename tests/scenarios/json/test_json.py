@@ -17,6 +17,7 @@ COMMANDS = {
     "port": [(), ("--queues",)],
     "device": [()],
     "nat": [()],
+    "app": [(), ("--recent", "5")],
     "limit show": [()],
     "limit set": [("site", "--rate", "2Mbit")],
     "route": [()],

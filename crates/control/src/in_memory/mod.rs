@@ -175,6 +175,7 @@ impl Plane {
                 umem,
                 polling: Polling::Adaptive,
                 rate_limits: super::rate_limits::RateLimits::default(),
+                recognition: Default::default(),
                 published: 0,
                 cores,
             },

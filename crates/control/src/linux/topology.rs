@@ -214,6 +214,7 @@ pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
         gtpu: services::of(snapshot, gtpu),
         segments: Segments::default(),
         clamps_mss: false,
+        applications: None,
         rate_rules: Arc::default(),
         guarded: Vec::new(),
         sockets: esp_sockets.ways().collect(),

@@ -76,6 +76,8 @@ impl Door for Reader {
             | Request::Policy
             | Request::Port
             | Request::Limits
+            // Not which hosts are asked for.
+            | Request::App { recent: 0 }
             | Request::Stats
             | Request::Drops
             | Request::Device
@@ -87,6 +89,7 @@ impl Door for Reader {
             }
             Request::Sa { show_keys: true, .. }
             | Request::Nat { .. }
+            | Request::App { .. }
             | Request::LimitSet(_)
             | Request::Route
             | Request::DeviceReset { .. }

@@ -19,6 +19,7 @@ use io::{PortCounters, Umem};
 use self::esp_sockets::EspSockets;
 use self::ports::Ports;
 use self::rate_limits::RateLimits;
+use crate::applications::Recognition;
 
 pub use self::set::{ChangeError, Death, Kit, Workers, WorkersError};
 
@@ -34,6 +35,7 @@ pub(super) struct Crew {
     pub(super) umem: Umem,
     pub(super) polling: Polling,
     pub(super) rate_limits: RateLimits,
+    pub(super) recognition: Recognition,
     /// Topologies published since the start. Each voids every plan of every worker.
     pub(super) published: u64,
     /// The cores that there were at the start, before any thread was pinned.

@@ -27,8 +27,8 @@ use std::time::Duration;
 
 use crypto::{Engine, Providers};
 use dataplane::{
-    Command, Counters, CryptoParts, CryptoWorker, EventSender, Explanation, Polling, PortKind,
-    Probe, Tables, TapConfig, TapReader, Team, Totals, Waker, Worker, WorkerParts,
+    Command, CopyReader, Counters, CryptoParts, CryptoWorker, EventSender, Explanation, Polling,
+    PortKind, Probe, Tables, TapConfig, TapReader, Team, Totals, Waker, Worker, WorkerParts,
 };
 use esp::{IvSource, Sa};
 use io::{Port, Umem};
@@ -131,6 +131,8 @@ pub struct Workers {
     counters: Vec<Arc<Counters>>,
     /// The clock and the limits of every set.
     root: Team,
+    /// Sets that there were, with this one.
+    set_number: u64,
 }
 
 /// A worker's thread, and those that serve it.
@@ -158,7 +160,7 @@ impl Workers {
     pub fn start(kit: Kit, plan: Plan, databases: &Databases<Sa>) -> Result<Workers, WorkersError> {
         let (plan, new) = (Plan::default(), plan);
         let (running, counters, root) = (Vec::new(), Vec::new(), Team::alone());
-        let mut workers = Workers { kit, plan, running, counters, root };
+        let mut workers = Workers { kit, plan, running, counters, root, set_number: 0 };
         let prepared = workers.prepare(&new, databases)?;
         workers.launch(new, prepared, Vec::new(), Vec::new())?;
         Ok(workers)
@@ -308,6 +310,7 @@ impl Workers {
             }
         }
         self.plan = plan;
+        self.set_number += 1;
         for (number, (mut worker, parts)) in workers.into_iter().zip(crypto).enumerate() {
             let Some(running) = self.running.get_mut(number) else { break };
             let mut parts = parts.into_iter();
@@ -501,6 +504,20 @@ impl Workers {
             self.send(worker, Command::Tap(Box::new(recorder)));
         }
         reader
+    }
+
+    /// Has every worker copy the first packets of flows whose application is not known.
+    pub fn copies(&self) -> CopyReader {
+        let (copiers, reader) = dataplane::copies(self.count());
+        for copier in copiers {
+            self.send(copier.worker(), Command::Look(Box::new(copier)));
+        }
+        reader
+    }
+
+    /// Number of the set that runs: another one after each change.
+    pub fn set_number(&self) -> u64 {
+        self.set_number
     }
 
     /// A thread that has ended: it panicked, for none is told to end before all are.

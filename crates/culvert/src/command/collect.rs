@@ -1,7 +1,7 @@
 //! Everything that the daemon counts, asked at once.
 
 use report::client::{Client, ClientError};
-use report::{Device, Drops, Limit, Policy, Port, Request, Sa, Stats, Status};
+use report::{Apps, Device, Drops, Limit, Policy, Port, Request, Sa, Stats, Status};
 
 /// How many of a kind are asked for one by one; of more there are the sums alone.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,7 @@ pub struct Seen {
     pub drops: Drops,
     pub ports: Vec<Port>,
     pub devices: Vec<Device>,
+    pub apps: Apps,
     /// The first of them.
     pub limits: Vec<Limit>,
     /// None if there are too many.
@@ -44,6 +45,7 @@ pub fn collect(daemon: &Client, limits: Limits) -> Result<Seen, ClientError> {
         drops: daemon.ask(Request::Drops)?,
         ports: daemon.ask(Request::Port)?,
         devices: daemon.ask(Request::Device)?,
+        apps: daemon.ask(Request::App { recent: 0 })?,
         limits: rate_limits,
         sas,
         policies,

@@ -66,7 +66,8 @@ fn next(lines: &mut BufReader<UnixStream>) -> Result<Flows, Box<dyn Error>> {
 }
 
 fn text(seen: &Flows) -> String {
-    let head = ["FROM", "TO", "PROTO", "WAY", "SA", ">PPS", ">BIT/S", ">DROPPED", "FATE"];
+    let head =
+        ["FROM", "TO", "PROTO", "WAY", "SA", "APPLICATION", ">PPS", ">BIT/S", ">DROPPED", "FATE"];
     let rows = seen.flows.iter().map(|flow| {
         let per_second = |count: u64| rate(count as f64 / seen.seconds);
         vec![
@@ -75,6 +76,7 @@ fn text(seen: &Flows) -> String {
             protocol::name(flow.protocol),
             flow.direction.to_string(),
             flow.spi.clone().unwrap_or_else(|| "-".into()),
+            flow.application.clone().unwrap_or_else(|| "-".into()),
             per_second(flow.packets),
             per_second(flow.bytes * 8),
             flow.dropped().to_string(),
@@ -178,6 +180,7 @@ mod tests {
             spi: Some("0x00001001".into()),
             reqid: Some(7),
             policy: None,
+            application: Some("zoom".into()),
             packets: 2000,
             bytes: 250_000,
             fate: "protected".into(),
@@ -196,6 +199,7 @@ mod tests {
             "tcp",
             "out",
             "0x00001001",
+            "zoom",
             "1000",
             "1.00M",
             "0",

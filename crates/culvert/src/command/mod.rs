@@ -1,5 +1,6 @@
 //! One file for each group of commands.
 
+pub mod app;
 pub mod capture;
 pub mod check;
 mod collect;

@@ -14,7 +14,7 @@ use crate::slow::entered::Resolved;
 use crate::tables::applications::Known;
 use crate::view::View;
 
-/// What is known of the application of a flow.
+/// Knowledge of the application of a flow.
 pub(super) enum Looked {
     /// Nothing is asked: applications are not told apart, or the packet is no flow's.
     Not,

@@ -59,7 +59,7 @@ impl Applications {
         self.by_rule.get(app.index()).map_or(0, |flows| flows.load(Relaxed))
     }
 
-    /// What is known of a flow, by a packet of it.
+    /// Knowledge of a flow, by a packet of it.
     pub(crate) fn known(&self, flow: &FlowId, dscp: u8, now_ns: u64) -> Known {
         if flow.ends().iter().any(|end| end.port == DNS_PORT) {
             return Known::Open;

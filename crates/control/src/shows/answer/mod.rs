@@ -29,6 +29,7 @@ impl Shows {
                 let report = parts.linux.nat.as_ref().map(|nat| nat.report(most, all));
                 json(&report.unwrap_or_default())
             }
+            Request::App { recent } => json(&parts.crew.recognition.report(recent)),
             Request::Limits => json(&parts.crew.limits()),
             Request::Route => json(&routes::routes(parts.linux)),
             Request::Stats => json(&stats::of_all(&parts.crew.workers)),

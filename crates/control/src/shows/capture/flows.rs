@@ -8,14 +8,17 @@ use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use apps::{End, FlowId};
 use dataplane::{OfSa, Place, Record, TapReader, Verdict};
 use outcome::DropReason;
 use report::{Direction, Flow, Flows, FlowsRequest};
 use tracing::debug;
+use wire::protocol::has_ports;
 
 use super::slots::Slot;
 use super::stream::is_shut;
 use super::text::word;
+use crate::applications::Names;
 use crate::texts::spi_text;
 
 /// Bytes of a packet in which all headers are that tell its flow.
@@ -35,13 +38,18 @@ pub struct Counting {
     reader: TapReader,
     interval: Duration,
     most: usize,
+    names: Names,
     _slot: Slot,
 }
 
 impl Counting {
-    pub(super) fn new(reader: TapReader, slot: Slot, request: &FlowsRequest) -> Counting {
+    pub(super) fn new(
+        (reader, slot): (TapReader, Slot),
+        names: Names,
+        request: &FlowsRequest,
+    ) -> Counting {
         let interval = Duration::from_millis(request.interval_ms.max(100));
-        Counting { reader, interval, most: request.most.min(MOST), _slot: slot }
+        Counting { reader, interval, most: request.most.min(MOST), names, _slot: slot }
     }
 
     /// Tells each interval's flows until the client has enough.
@@ -54,6 +62,7 @@ impl Counting {
     fn tell(self, mut client: UnixStream) -> io::Result<()> {
         client.set_write_timeout(Some(WRITE_TIMEOUT))?;
         let mut table = Table::default();
+        let started = Instant::now();
         let (mut begun, mut lost_before) = (Instant::now(), 0);
         while !is_shut(&client) {
             let left = self.interval.saturating_sub(begun.elapsed());
@@ -71,7 +80,7 @@ impl Counting {
                 let flows = Flows {
                     seconds: begun.elapsed().as_secs_f64(),
                     lost: lost - lost_before,
-                    ..table.take(self.most)
+                    ..table.take(self.most, &|key| self.names.of(&key.flow(), started.elapsed()))
                 };
                 (begun, lost_before) = (Instant::now(), lost);
                 let mut line = serde_json::to_vec(&flows)?;
@@ -92,6 +101,17 @@ struct Key {
     protocol: u8,
     ports: (u16, u16),
     is_outbound: bool,
+}
+
+impl Key {
+    /// The flow of both directions.
+    fn flow(&self) -> FlowId {
+        let end = |addr, port| match has_ports(self.protocol) {
+            true => End { addr, port },
+            false => End { addr, port: 0 },
+        };
+        FlowId::new(self.protocol, end(self.src, self.ports.0), end(self.dst, self.ports.1))
+    }
 }
 
 /// The part of a record that counts.
@@ -165,7 +185,7 @@ impl Table {
     }
 
     /// The flows with the most bytes; begins anew.
-    fn take(&mut self, most: usize) -> Flows {
+    fn take(&mut self, most: usize, application: &dyn Fn(&Key) -> Option<String>) -> Flows {
         let mut flows: Vec<(Key, Counts)> = self.flows.drain().collect();
         flows.sort_by_key(|(_, counts)| core::cmp::Reverse(counts.bytes));
         let rest = flows.split_off(most.min(flows.len()));
@@ -187,6 +207,7 @@ impl Table {
                     spi: counts.sa.map(|sa| spi_text(sa.id.spi)),
                     reqid: counts.sa.map(|sa| sa.reqid),
                     policy: counts.policy,
+                    application: application(&key),
                     packets: counts.packets,
                     bytes: counts.bytes,
                     fate: word(&counts.verdict),
@@ -243,7 +264,7 @@ mod tests {
             table.count(&seen(Place::Plain, Verdict::Protected(sa(spi))), &head(5));
             table.count(&seen(Place::Wire, Verdict::Sent { ifindex: 1 }), &head(77));
         }
-        let Flows { flows, others, .. } = table.take(10);
+        let Flows { flows, others, .. } = table.take(10, &|_| None);
         assert_eq!((flows.len(), others), (1, 0));
         let flow = &flows[0];
         assert_eq!((flow.packets, flow.bytes, flow.protocol), (2, 2800, 17));
@@ -254,7 +275,7 @@ mod tests {
             (Some("0x00000200"), Some(7), Some(9))
         );
         assert_eq!((&flow.fate, &flow.direction), (&PacketFate::Protected, &Direction::Out));
-        assert!(table.take(10).flows.is_empty(), "each interval begins anew");
+        assert!(table.take(10, &|_| None).flows.is_empty(), "each interval begins anew");
     }
 
     #[test]
@@ -263,7 +284,7 @@ mod tests {
         table.count(&seen(Place::Plain, Verdict::Sent { ifindex: 1 }), &head(5));
         table.count(&seen(Place::Wire, Verdict::Dropped(DropReason::InIntegrity)), &head(5));
         table.count(&seen(Place::Wire, Verdict::Dropped(DropReason::InIntegrity)), &head(5));
-        let flow = table.take(10).flows.remove(0);
+        let flow = table.take(10, &|_| None).flows.remove(0);
         assert_eq!((flow.packets, flow.drops), (3, [("in-integrity".to_owned(), 2)].into()));
     }
 
@@ -274,7 +295,7 @@ mod tests {
             table.count(&seen(Place::Plain, Verdict::ToLinux), &head(host));
         }
         table.count(&seen(Place::Frame, Verdict::ToLinux), &[0; 14]);
-        let Flows { flows, others, .. } = table.take(1);
+        let Flows { flows, others, .. } = table.take(1, &|_| None);
         assert_eq!((flows.len(), flows[0].packets, others), (1, 3, 3));
     }
 }

@@ -53,7 +53,8 @@ pub(crate) fn flows(
     let slot = slots.take()?;
     let filter = filter(parts, &request.filter)?;
     let config = TapConfig { filter, snap_len: flows::SNAP_LEN, limit: None, explains: false };
-    Ok(Counting::new(parts.crew.workers.tap(&config), slot, request))
+    let names = parts.crew.recognition.names(parts.crew.workers.now_ns());
+    Ok(Counting::new((parts.crew.workers.tap(&config), slot), names, request))
 }
 
 /// A tap that explains.

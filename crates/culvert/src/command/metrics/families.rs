@@ -8,8 +8,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use report::{
-    Configuration, Connections, Device, DeviceTable, Limit, Policy, Port, Sa, State, Stats, Status,
-    Worker,
+    App, Apps, Configuration, Connections, Device, DeviceTable, Limit, Policy, Port, Sa, State,
+    Stats, Status, Worker,
 };
 
 use super::{latency, limits};
@@ -41,6 +41,7 @@ pub fn exposition(seen: &Seen) -> Result<String, fmt::Error> {
     let bytes = "Bytes of a rate limit by colour";
     to.counters("limit_bytes", bytes, limits::series(&seen.limits, |colour| colour.bytes));
     of_waiting(&mut to, &seen.limits);
+    of_applications(&mut to, &seen.apps);
     of_sas(&mut to, seen.sas.as_deref().unwrap_or_default());
     of_policies(&mut to, seen.policies.as_deref());
     let mut text = String::new();
@@ -290,6 +291,31 @@ fn of_devices(to: &mut Families<'_>, devices: &[Device]) {
     let (used, most) = (tables(|table| table.used), tables(|table| table.most));
     to.gauges("device_table_entries", "Entries of an offload device's table", used);
     to.gauges("device_table_size", "Entries that an offload device's table takes", most);
+}
+
+/// Flows, packets and bytes by application, where flows are told apart.
+fn of_applications(to: &mut Families<'_>, seen: &Apps) {
+    let of = |app: &App| vec![("application", app.name.clone())];
+    let flows = seen.applications.iter().flat_map(|app| {
+        app.known_by.iter().map(|(by, flows)| {
+            (vec![("application", app.name.clone()), ("known_by", by.clone())], *flows)
+        })
+    });
+    to.counters("application_flows", "Flows of an application by what they are known by", flows);
+    let packets = "Packets of an application, as far as its flows are known";
+    to.counters(
+        "application_packets",
+        packets,
+        seen.applications.iter().map(|app| (of(app), app.packets)),
+    );
+    let bytes = "Bytes of these packets, as IP packets";
+    to.counters(
+        "application_bytes",
+        bytes,
+        seen.applications.iter().map(|app| (of(app), app.bytes)),
+    );
+    let lost = "Packets that came too fast to be looked at for their application";
+    to.counters("application_copies_lost", lost, [(vec![], seen.lost)]);
 }
 
 fn of_waiting(to: &mut Families<'_>, limits: &[Limit]) {

@@ -410,6 +410,7 @@ mod tests {
             spi: Some("0x00001001".into()),
             reqid: Some(7),
             policy: Some(17),
+            application: None,
             packets: 500,
             bytes: 125_000,
             fate: "protected".into(),

@@ -290,7 +290,7 @@ fn index<T, K: std::hash::Hash + Eq>(all: &[T], key: impl Fn(&T) -> K) -> HashMa
 pub mod tests {
     use std::time::Duration;
 
-    use report::{Drops, Left, Stats, Status};
+    use report::{Apps, Drops, Left, Stats, Status};
 
     use super::*;
 
@@ -337,6 +337,7 @@ pub mod tests {
             Look {
                 at,
                 seen: Seen {
+                    apps: Apps::default(),
                     status: Status { name: "gw".into(), sas: 1, policies: 1, ..Status::default() },
                     stats: Stats { by_worker, ..Stats::default() },
                     drops,
