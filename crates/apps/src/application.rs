@@ -27,6 +27,9 @@ impl AppId {
     /// HTTP/1 in clear to a host of no application.
     pub const HTTP: AppId = AppId(5);
 
+    /// No flow has it: stands for an application that is not in the catalogue.
+    pub const NONE: AppId = AppId(u16::MAX);
+
     /// Place of the application in lists by application.
     pub const fn index(self) -> usize {
         self.0 as usize

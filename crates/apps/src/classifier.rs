@@ -15,7 +15,7 @@ use std::sync::Arc;
 use policy::Prefix;
 use wire::tcp::TcpHeader;
 use wire::udp::UdpHeader;
-use wire::{Fragment, protocol};
+use wire::{Fragment, protocol, udp};
 
 use crate::application::{AppId, Catalogue, is_in};
 use crate::dns::Message;
@@ -373,19 +373,24 @@ fn by_of(likely: Likely) -> KnownBy {
 /// A packet that is none to be looked at.
 struct Odd;
 
-/// A packet, if it has payload.
+/// A packet, if it has payload. It may be cut: names stand in front. Its headers were checked where it came from.
 fn seen(packet: &[u8]) -> Result<Option<Seen<'_>>, Odd> {
-    let h = wire::parse_ip(packet).map_err(|_| Odd)?;
+    let h = wire::parse_quoted_ip(packet).map_err(|_| Odd)?;
     if h.fragment != Fragment::Whole {
         return Err(Odd);
     }
-    let upper = packet.get(h.header_len.into()..h.total_len.into()).ok_or(Odd)?;
+    let end = packet.len().min(h.total_len.into());
+    let upper = packet.get(h.header_len.into()..end).ok_or(Odd)?;
     let (sequence, payload) = match h.protocol {
         protocol::TCP => {
             let tcp = TcpHeader::parse(upper).map_err(|_| Odd)?;
             (tcp.seq(), tcp.payload())
         }
-        protocol::UDP => (0, UdpHeader::parse(upper).map_err(|_| Odd)?.payload()),
+        // Its own length counts if the packet is whole.
+        protocol::UDP => match UdpHeader::parse(upper) {
+            Ok(udp) => (0, udp.payload()),
+            Err(_) => (0, upper.get(udp::HEADER_LEN..).ok_or(Odd)?),
+        },
         _ => return Ok(None),
     };
     if payload.is_empty() {

@@ -44,9 +44,11 @@ pub fn request(stream: &[u8]) -> Request {
             Some(_) => Request::No,
         };
     };
-    let mut words = line.split(|byte| *byte == b' ');
-    let (first, target, version) = (words.next(), words.next(), words.next());
-    let is_http = version.is_some_and(|v| v.starts_with(b"HTTP/1.")) && words.next().is_none();
+    // With more spaces than one between words, as servers may take it (RFC 9112 §3).
+    let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    // A target with spaces is wrong, and servers take it: the version stands last.
+    let (first, target, version) = (words.next(), words.next(), words.next_back());
+    let is_http = version.is_some_and(|v| v.starts_with(b"HTTP/1."));
     if first != Some(*method) || !is_http {
         return Request::No;
     }
@@ -109,7 +111,9 @@ mod tests {
 
     #[test]
     fn the_host_of_a_request() {
-        let cases: [(&[u8], Request); 9] = [
+        let cases: [(&[u8], Request); 11] = [
+            (b"GET /a b|c HTTP/1.1\r\nHost: a.example\r\n", host("a.example")),
+            (b"GET   /a   HTTP/1.1\r\nHost: a.example\r\n", host("a.example")),
             (b"GET / HTTP/1.1\r\nHost: www.Example.com\r\n", host("www.example.com")),
             (b"POST /a HTTP/1.1\r\nA: b\r\nhOsT:10.0.0.1:8080\r\n", host("10.0.0.1")),
             (b"GET http://a.example:80/x HTTP/1.1\nHost: b.example\n", host("a.example")),

@@ -92,3 +92,20 @@ fn questions_that_wait_are_bounded() {
     bench.classifier.packet(0, &answer(19_999));
     assert_eq!(bench.likely(1, 9, 1).as_deref(), Some("calls"));
 }
+
+#[test]
+fn a_packet_that_is_cut_tells_what_is_left() {
+    let mut bench = Bench::new(Vec::new());
+    let stream = in_records(&client_hello(Some("a.calls.example"), false, 0), 4000);
+    let long = segment((1, 4000), (9, 443), 1, 0x18, &[&stream[..], &[0; 5000]].concat());
+    let verdict = bench.classifier.packet(0, &long[..4096]);
+    assert_eq!(verdict.map(|verdict| verdict.known_by), Some(KnownBy::Tls));
+    let keys = InitialKeys::of(Version::V1, b"id").expect("an id");
+    let hello = client_hello(Some("a.calls.example"), false, 900);
+    let frame = [&[6, 0][..], &(0x4000 | hello.len() as u16).to_be_bytes(), &hello].concat();
+    let packet = seal_initial(&keys, b"id", 0, &frame).expect("a packet");
+    let long = datagram((1, 4000), (9, 443), &[&packet[..], &[0; 5000]].concat());
+    let verdict = bench.classifier.packet(0, &long[..4096]);
+    assert_eq!(verdict.map(|verdict| verdict.known_by), Some(KnownBy::Quic));
+    assert_eq!(bench.classifier.tally().odd, 0);
+}
