@@ -122,6 +122,9 @@ kernel: ## Linux as a test peer, VERSION=6.12 or 7.2, from Debian's source; PREB
 interop: $(if $(CULVERT),,setup build) ## culvert against Linux's ESP, after make kernel; ONLY=text KERNEL=path
 	@tests/interop/run $(if $(ONLY),--only '$(ONLY)') $(if $(KERNEL),--kernel '$(KERNEL)')
 
+apps-judge: ## recognition of applications against nDPI's, on nDPI's captures; ONLY='quic-v2 tls-esni-fuzzed'
+	@scripts/apps-judge $(ONLY)
+
 # One after the other: some fill tables of Linux's that all namespaces share.
 attacks: $(if $(CULVERT),,setup build) ## attacks on every side of it, some twenty minutes; ONLY=text SEED=number
 	@CULVERT='$(or $(CULVERT),$(CURDIR)/$(BINARY))' CULVERT_REQUIRE=1 $(if $(SEED),CULVERT_ATTACK_SEED=$(SEED)) \

@@ -29,6 +29,9 @@ def ip_of(link, frame):
         kind, frame = int.from_bytes(frame[14:16], "big"), frame[16:]
     elif link == 276:
         kind, frame = int.from_bytes(frame[:2], "big"), frame[20:]
+    elif link == 9:
+        frame = frame.removeprefix(b"\xff\x03")
+        return frame[2:] if frame[:2] in (b"\x00\x21", b"\x00\x57") else None
     elif link == 1:
         kind, frame = int.from_bytes(frame[12:14], "big"), frame[14:]
     else:
