@@ -251,11 +251,31 @@ impl Config {
             found.add(format!("iptfs[{at}].{key}"), &value, remedy);
         }
         found.0.extend(self.limit_problems(&self.limits));
+        self.of_limited_applications(found);
         for (at, key, value, remedy) in super::srv6::problems(&self.sids, valid_interface) {
             found.add(format!("sid[{at}].{key}"), &value, remedy);
         }
         if let Some((at, name)) = self.srv6.wrong_name(valid_interface) {
             found.add(format!("srv6.domain[{at}]"), name, INTERFACE_RULE);
+        }
+    }
+
+    /// Judges the applications that limits name.
+    fn of_limited_applications(&self, found: &mut Found) {
+        let catalogue = super::catalogue(&self.application_list).ok();
+        let is_known = |name: &str| catalogue.as_ref().is_none_or(|all| all.find(name).is_some());
+        for (i, limit) in self.limits.iter().enumerate() {
+            let Some(name) = &limit.application else { continue };
+            let key = format!("limit[{i}].application");
+            if !self.applications.enabled {
+                let wrong = "applications are not told apart";
+                found.say(key, name, wrong, "add enabled = true in [applications]");
+            } else if !is_known(name) {
+                let wrong = "there is no such application";
+                let remedy = "the name of an [[application]], or of one that is built in: \
+                              docs/guides/applications.md";
+                found.say(key, name, wrong, remedy);
+            }
         }
     }
 

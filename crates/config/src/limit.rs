@@ -103,6 +103,9 @@ pub struct LimitConfig {
     /// The other end of their SA.
     #[serde(default)]
     pub peer: Option<IpAddr>,
+    /// Application of their flow (`[applications]`).
+    #[serde(default)]
+    pub application: Option<String>,
 }
 
 /// How workers have a limit in common.
@@ -215,6 +218,7 @@ impl LimitConfig {
 
     fn names_packets(&self) -> bool {
         let LimitConfig { interface, vlan, src, dst, dscp, mark, if_id, reqid, peer, .. } = self;
+        let application = &self.application;
         interface.is_some()
             || vlan.is_some()
             || src.is_some()
@@ -224,6 +228,7 @@ impl LimitConfig {
             || if_id.is_some()
             || reqid.is_some()
             || peer.is_some()
+            || application.is_some()
     }
 
     /// Packets that are under it, for people.
@@ -242,6 +247,7 @@ impl LimitConfig {
         add("if_id", self.if_id.map(|id| format!("{id:#x}")));
         add("reqid", self.reqid.map(|id| id.to_string()));
         add("peer", self.peer.map(|peer| peer.to_string()));
+        add("application", self.application.clone());
         match (words.is_empty(), self.all) {
             (true, true) => "all".into(),
             (true, false) => String::new(),

@@ -87,9 +87,10 @@ impl Daemon {
         let (topology, are_vlans_new) = linux.topology(config, crew);
         let clamps_mss = config.path_mtu.clamp_mss;
         let guarded = sa.guarded(&config.guard);
-        let rate_rules = crew.rate_rules(&config.limits, linux.observer.snapshot());
         let of = (&config.applications, config.application_list.as_slice());
         let applications = crew.recognition.follow(of, &crew.workers, &life.confinement);
+        // Limits may name applications.
+        let rate_rules = crew.rate_rules(&config.limits, linux.observer.snapshot());
         let topology = Topology { clamps_mss, guarded, applications, rate_rules, ..topology };
         crew.tables.topology.store(Arc::new(topology));
         crew.published += 1;

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use apps::{Classifier, FlowId, Hints};
+use apps::{AppId, Classifier, FlowId, Hints};
 use arc_swap::ArcSwap;
 use config::{ApplicationConfig, ApplicationsConfig, catalogue};
 use dataplane::{Applications, CopyCounts, CopyReader};
@@ -110,6 +110,19 @@ impl Recognition {
         let running = self.running.as_mut()?;
         running.follow_set(workers);
         Some(Arc::clone(&running.applications))
+    }
+
+    /// Has the thread end, as if it had by itself.
+    #[cfg(test)]
+    pub(crate) fn end_thread(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.readers = channel().0;
+        }
+    }
+
+    /// Number of an application, where applications are told apart.
+    pub fn id(&self, name: &str) -> Option<AppId> {
+        self.running.as_ref()?.applications.catalogue().find(name)
     }
 
     /// True if the thread has ended by itself.

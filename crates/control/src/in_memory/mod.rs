@@ -5,6 +5,7 @@
 //! ([`guard::memory`]) and an IKE daemon, which talks to the server of the daemon itself. The worker is a real thread; it
 //! has no ports.
 
+mod applications;
 mod histories;
 mod world;
 

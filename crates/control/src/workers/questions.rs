@@ -53,7 +53,8 @@ impl Crew {
         snapshot: &Snapshot,
     ) -> Arc<RateRules> {
         let at = (self.workers.count(), self.workers.now_ns());
-        self.rate_limits.follow(limits, snapshot, at)
+        let application = |name: &str| self.recognition.id(name);
+        self.rate_limits.follow(limits, snapshot, application, at)
     }
 
     /// `culvert limit show`.

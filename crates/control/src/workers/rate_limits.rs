@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use apps::AppId;
 use dataplane::{RateRule, RateRules, TrafficMatch};
 use limit::{Algorithm, Class, Colour, Lanes, Limiter, Treatment, Unit, units};
 use mirror::Snapshot;
@@ -20,6 +21,8 @@ pub struct RateLimits {
     entries: Vec<LimitConfig>,
     /// Of each entry, the interfaces that it names.
     interfaces: Vec<Vec<u32>>,
+    /// Of each entry, the application that it names.
+    applications: Vec<Option<AppId>>,
     workers: usize,
     limiters: Vec<Arc<Limiter>>,
     /// Where the next limiters' lanes lie.
@@ -33,25 +36,35 @@ impl RateLimits {
         &mut self,
         entries: &[LimitConfig],
         snapshot: &Snapshot,
+        application: impl Fn(&str) -> Option<AppId>,
         (workers, now_ns): (usize, u64),
     ) -> Arc<RateRules> {
         if entries.is_empty() && self.entries.is_empty() {
             return Arc::clone(&self.rules);
         }
         let interfaces: Vec<_> = entries.iter().map(|entry| named(snapshot, entry)).collect();
-        let is_same =
-            self.entries == entries && self.interfaces == interfaces && self.workers == workers;
+        let named_by = |entry: &LimitConfig| entry.application.as_deref().map(&application);
+        // One that is not there is no flow's.
+        let applications: Vec<Option<AppId>> = entries
+            .iter()
+            .map(|entry| named_by(entry).map(|id| id.unwrap_or(AppId::NONE)))
+            .collect();
+        let is_same = self.entries == entries
+            && self.interfaces == interfaces
+            && self.applications == applications
+            && self.workers == workers;
         if !is_same {
             self.limiters = self.make(entries, (workers, now_ns));
-            let all = entries.iter().zip(&interfaces).zip(&self.limiters);
-            let rules = all.filter(|((entry, _), _)| entry.is_about_packets());
-            let rules = rules.map(|((entry, interfaces), limiter)| RateRule {
-                matches: matches(entry, interfaces),
+            let all = entries.iter().zip(&interfaces).zip(&applications).zip(&self.limiters);
+            let rules = all.filter(|(((entry, _), _), _)| entry.is_about_packets());
+            let rules = rules.map(|(((entry, interfaces), application), limiter)| RateRule {
+                matches: TrafficMatch { application: *application, ..matches(entry, interfaces) },
                 each: entry.each(),
                 limiter: Arc::clone(limiter),
             });
             self.rules = Arc::new(RateRules::new(rules.collect()));
             (self.entries, self.interfaces, self.workers) = (entries.to_vec(), interfaces, workers);
+            self.applications = applications;
         }
         Arc::clone(&self.rules)
     }
@@ -121,6 +134,7 @@ fn matches(entry: &LimitConfig, interfaces: &[u32]) -> TrafficMatch {
         mark: entry.mark,
         if_id: entry.if_id,
         reqid: entry.reqid,
+        application: None,
         peer: entry.peer.map(|addr| Prefix { addr, len: if addr.is_ipv4() { 32 } else { 128 } }),
     }
 }

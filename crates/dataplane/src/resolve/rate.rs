@@ -101,7 +101,8 @@ pub(super) fn rate_limit<N: Notes>(
         return None;
     }
     let sa = if is_in { via } else { outermost(question.view, decision) };
-    let packet = Traffic { h: question.h, ifindex, mark, is_in, sa };
+    let application = question.view.application(question.h);
+    let packet = Traffic { h: question.h, ifindex, mark, is_in, sa, application };
     let rules = &question.view.topology.rate_rules;
     let dscp = rules.has_dscps().then_some(question.h.traffic_class >> 2);
     let Some(rule) = rules.find(&packet) else {

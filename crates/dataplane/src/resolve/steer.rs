@@ -27,5 +27,6 @@ pub(super) fn steered<'v>(
         Origin::Linux { mark } => (0, mark, false),
         Origin::Tunnel { .. } | Origin::Stepped { .. } | Origin::Worker { .. } => return None,
     };
-    view.steering.steer(&Traffic { h, ifindex, mark, is_in, sa: None })
+    let application = view.application(h);
+    view.steering.steer(&Traffic { h, ifindex, mark, is_in, sa: None, application })
 }

@@ -6,8 +6,9 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
-use apps::{AppId, Catalogue, FlowId, Hints};
+use apps::{AppId, Catalogue, FlowId, Hints, Likely};
 use policy::{PolicyCounters, WorkerIndex};
+use wire::Headers;
 
 /// Applications, what is known of flows, and counts.
 #[derive(Debug)]
@@ -73,6 +74,16 @@ impl Applications {
             flows.fetch_add(1, Relaxed);
         }
         Known::Decided(app)
+    }
+
+    /// The application that a packet's flow has, or most likely will have: by an answer that its client got, or by earlier
+    /// flows to its server.
+    pub(crate) fn expected(&self, h: &Headers, now_ns: u64) -> AppId {
+        let (flow, src, dst) = FlowId::of(h);
+        let decided = self.hints.flow(&flow, now_ns);
+        let by_rule = || self.catalogue.of_first_packet(&flow, h.traffic_class >> 2);
+        let likely = || self.hints.likely(flow.protocol, src, dst, now_ns).map(Likely::application);
+        decided.or_else(by_rule).or_else(likely).unwrap_or(AppId::UNKNOWN)
     }
 
     /// Counters of an application.

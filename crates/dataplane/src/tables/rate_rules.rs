@@ -141,7 +141,7 @@ mod tests {
             let sum = wire::checksum::checksum(&packet[..20]);
             packet[10..12].copy_from_slice(&sum.to_be_bytes());
             let h = wire::parse_ip(&packet).expect("packet");
-            let limited = Traffic { h: &h, ifindex: 3, mark, is_in, sa: None };
+            let limited = Traffic { h: &h, ifindex: 3, mark, is_in, sa: None, application: None };
             rules.find(&limited).map(|rule| rule.limiter.name().to_owned())
         };
         let name = |name: &str| Some(name.to_owned());

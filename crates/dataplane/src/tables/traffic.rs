@@ -4,6 +4,7 @@ use core::net::IpAddr;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use apps::AppId;
 use esp::Sa;
 use policy::{Prefix, SaEntry};
 use wire::{Fragment, Headers};
@@ -41,6 +42,8 @@ pub struct TrafficMatch {
     pub reqid: Option<u32>,
     /// The other end of that SA.
     pub peer: Option<Prefix>,
+    /// Application of the flow, as far as it is known.
+    pub application: Option<AppId>,
 }
 
 /// A packet that rules are about.
@@ -52,6 +55,8 @@ pub(crate) struct Traffic<'a> {
     pub(crate) is_in: bool,
     /// The outermost SA that protects it, or has.
     pub(crate) sa: Option<&'a SaEntry<Sa>>,
+    /// Application of its flow; `None` where applications are not told apart.
+    pub(crate) application: Option<AppId>,
 }
 
 impl Traffic<'_> {
@@ -72,7 +77,7 @@ pub(crate) fn hasher() -> &'static ahash::RandomState {
 
 impl TrafficMatch {
     fn is_about(&self, packet: &Traffic<'_>) -> bool {
-        let Traffic { h, ifindex, mark, is_in, sa } = packet;
+        let Traffic { h, ifindex, mark, is_in, sa, application } = packet;
         let goes = match self.direction {
             TrafficDirection::Out => !is_in,
             TrafficDirection::In => *is_in,
@@ -83,6 +88,7 @@ impl TrafficMatch {
         goes && (self.interfaces.is_empty() || self.interfaces.contains(ifindex))
             && self.src.is_none_or(|prefix| prefix.contains(h.src))
             && self.dst.is_none_or(|prefix| prefix.contains(h.dst))
+            && (self.application.is_none() || self.application == *application)
             && self.dscp.is_none_or(|dscp| h.traffic_class >> 2 == dscp)
             && self.mark.is_none_or(|wanted| *mark == wanted)
             && self.if_id.is_none_or(|wanted| config.is_some_and(|c| c.if_id == wanted))

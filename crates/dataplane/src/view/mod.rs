@@ -8,6 +8,7 @@ mod headends;
 use core::net::IpAddr;
 use std::sync::Arc;
 
+use apps::AppId;
 use conntrack::Bindings;
 use esp::Sa;
 use forward::{Neighbours, PathMtus, RouteResult};
@@ -102,6 +103,12 @@ impl View {
     /// Reports between the SAs of each pair.
     pub(crate) fn links(&self) -> &Links {
         &self.tables.links
+    }
+
+    /// Application that a packet's flow has, or most likely will have. `None` where applications are not told apart.
+    pub(crate) fn application(&self, h: &Headers) -> Option<AppId> {
+        let applications = self.topology.applications.as_ref()?;
+        Some(applications.expected(h, self.now.ns))
     }
 
     /// True if a packet is for this host.

@@ -1,14 +1,17 @@
 //! Flows whose application is not known are looked at, and pay nothing once it is.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use apps::{AppId, Application, Catalogue, Classifier, Hints, KnownBy};
-use dataplane::{Applications, Command, CopyReader, copies};
+use dataplane::{Applications, Command, CopyReader, Each, RateRules, TrafficMatch, copies};
+use outcome::DropReason;
 use policy::Prefix;
 use wire::protocol;
 
 use crate::packets::Ip;
+use crate::rates;
 use crate::support::{Pair, Side, Spec};
 
 /// A gateway that tells applications apart, and the classifier's end.
@@ -174,4 +177,44 @@ fn a_flow_in_the_other_direction_is_known_with_it() {
     s.pair.b.run();
     assert_eq!(s.pair.carry(Side::B).len(), 1, "it comes through");
     assert_eq!((s.classify(), s.counted("http")), (0, 1));
+}
+
+#[test]
+fn a_limit_of_an_application_has_its_flows_from_the_first_packet_on() {
+    let mut s = Subject::new();
+    let zoom = s.applications.catalogue().find("zoom").expect("it is built in");
+    let limiter = rates::limiter("calls", rates::settings(1, 300), None);
+    let matches = TrafficMatch { application: Some(zoom), ..TrafficMatch::default() };
+    let rules = Arc::new(RateRules::new(vec![rates::rule(matches, Each::All, &limiter)]));
+    let told = Some(Arc::clone(&s.applications));
+    s.pair.a.set_topology_but(Vec::new(), |topology| {
+        (topology.applications, topology.rate_rules) = (told, rules);
+    });
+    let pass = |s: &mut Subject, packet: &[u8]| {
+        s.pair.a.put_lan(packet);
+        s.pair.a.run();
+        s.pair.a.check();
+        s.pair.a.wan_out().len()
+    };
+    let big = [0; 200];
+    let nameless = ends().udp(4000, 9999, &big);
+    assert_eq!((0..5).map(|_| pass(&mut s, &nameless)).sum::<usize>(), 5, "no call's");
+    // The client asks for a name, and gets the server's address.
+    let message = |flags: [u8; 2], answers: u8| {
+        let head = [&[0, 7], &flags[..], &[0, 1, 0, answers, 0, 0, 0, 0]].concat();
+        [&head[..], b"\x03www\x04zoom\x02us\0\0\x01\0\x01"].concat()
+    };
+    let server = Side::B.lan(false, 10);
+    let IpAddr::V4(address) = server else { panic!("IPv4") };
+    let record = [&[0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 0, 0, 4], &address.octets()[..]].concat();
+    let answer = [message([0x81, 0x80], 1), record].concat();
+    let client = Side::A.lan(false, 10);
+    s.classifier.packet(0, &ends().udp(5000, 53, &message([1, 0], 0)));
+    s.classifier.packet(0, &Ip::new(server, client).udp(53, 5000, &answer));
+    assert_eq!(s.classifier.tally().answers, 1);
+    // Its next flow is a call: the bucket has room for one packet.
+    let call = ends().udp(4001, 9998, &big);
+    assert_eq!((0..5).map(|_| pass(&mut s, &call)).sum::<usize>(), 1);
+    assert_eq!(s.pair.a.dropped(DropReason::RateLimit), 4);
+    assert_eq!(pass(&mut s, &nameless), 1, "the flow that was there before goes on");
 }

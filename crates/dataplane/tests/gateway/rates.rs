@@ -18,11 +18,11 @@ pub fn settings(rate: u64, burst: u64) -> Settings {
     Settings::single(rate * 8, burst)
 }
 
-fn limiter(name: &str, settings: Settings, parent: Option<&Arc<Limiter>>) -> Arc<Limiter> {
+pub fn limiter(name: &str, settings: Settings, parent: Option<&Arc<Limiter>>) -> Arc<Limiter> {
     Arc::new(Limiter::new(name, settings, parent.cloned(), (4, 0)))
 }
 
-fn rule(matches: TrafficMatch, each: Each, limiter: &Arc<Limiter>) -> RateRule {
+pub fn rule(matches: TrafficMatch, each: Each, limiter: &Arc<Limiter>) -> RateRule {
     let limiter = Limiter::clone(limiter).with_each(each != Each::All);
     RateRule { matches, each, limiter: Arc::new(limiter) }
 }
