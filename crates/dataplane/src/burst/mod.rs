@@ -11,6 +11,7 @@
 //! opened while packets are moved on: [`Path::run`] makes room before. So no pass calls itself.
 
 pub(crate) mod classify;
+mod payloads;
 pub(crate) mod prefetch;
 mod taps;
 
@@ -157,7 +158,7 @@ impl<O: Thread> Path<O> {
         if misses.takes_all() {
             return misses.miss(self, packet, meta, None);
         }
-        match self.is_known_source(&meta.summary.flow) {
+        match self.addresses.is_known_source(&self.view, &meta.summary.flow) {
             true => self.exec.open(&self.view, packet, meta),
             false => self.exec.out.drop(packet, DropReason::MartianSource),
         }

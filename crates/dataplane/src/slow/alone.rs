@@ -8,6 +8,12 @@ use arrayvec::ArrayVec;
 use io::{BURST_LEN, Burst};
 
 use super::Slow;
+use super::again::{retry, send_errors};
+use super::from_devices::exchange;
+use super::gathered::move_on_gathered;
+use super::handed::{take_over, take_over_of_others};
+use super::left::move_on_left;
+use super::payloads::{expire_payloads, move_on_payloads};
 use crate::burst::Path;
 use crate::crypt::Inflation;
 use crate::model::{Handed, Left, Metas, Parcel, Source};
@@ -30,24 +36,24 @@ impl<'w> Alone<'w> {
     pub(crate) fn run(&mut self, burst: &mut Burst, metas: &mut Metas, source: Source) {
         self.path.run(self.slow, burst, metas, source);
         if self.path.exec.has_gathered() {
-            self.slow.move_on_gathered(self.path);
+            move_on_gathered(self.slow, self.path);
         }
     }
 
     /// Sends on what waited for SAs that are there now.
     pub(crate) fn retry(&mut self) {
-        self.slow.retry(self.path);
+        retry(self.slow, self.path);
     }
 
     /// Moves on what is done with, and what payloads of IP-TFS hold.
     pub(crate) fn move_on_gathered(&mut self) {
-        self.slow.move_on_gathered(self.path);
+        move_on_gathered(self.slow, self.path);
         self.path.open_gathered(self.slow);
     }
 
     /// Sends the ICMP errors that were made.
     pub(crate) fn send_errors(&mut self) {
-        self.slow.send_errors(self.path);
+        send_errors(self.slow, self.path);
     }
 
     /// Moves on what was done with, and brings what that leaves to its end: errors, and what is to be sealed.
@@ -59,47 +65,47 @@ impl<'w> Alone<'w> {
 
     /// Gives the devices what waits for them, and moves on what they have done.
     pub(crate) fn exchange(&mut self) {
-        self.slow.exchange(self.path);
+        exchange(self.slow, self.path);
         self.path.open_gathered(self.slow);
     }
 
     /// Moves on packets that have waited here for this round's databases.
     pub(crate) fn take_late(&mut self, some: &mut ArrayVec<Handed, BURST_LEN>) {
-        self.slow.take_over(self.path, some);
-        self.slow.move_on_gathered(self.path);
+        take_over(self.slow, self.path, some);
+        move_on_gathered(self.slow, self.path);
     }
 
     /// Moves on what other workers have handed over.
     pub(crate) fn take_over(&mut self, parcels: ArrayVec<Parcel, BURST_LEN>) {
         let mut handed = self.slow.take_judged(self.path, parcels);
         self.path.exec.crypt.inflation = Inflation::WHOLE;
-        self.slow.take_over_of_others(self.path, &mut handed);
-        self.slow.move_on_gathered(self.path);
+        take_over_of_others(self.slow, self.path, &mut handed);
+        move_on_gathered(self.slow, self.path);
     }
 
     /// Moves on what a helper has left.
     pub(crate) fn move_on_left(&mut self, left: &mut ArrayVec<Left, BURST_LEN>, source: Source) {
         self.path.newcomers = source.newcomers;
         self.path.exec.crypt.inflation = Inflation::WHOLE;
-        self.path.move_on_left(self.slow, left);
+        move_on_left(self.slow, self.path, left);
         self.finish_gathered();
     }
 
     /// Moves on what has tokens now.
     pub(crate) fn move_on_waited(&mut self) {
         self.slow.move_on_waited(self.path);
-        self.slow.move_on_gathered(self.path);
+        move_on_gathered(self.slow, self.path);
     }
 
     /// Gives up payloads, and pieces of packets, that were waited for long enough.
     pub(crate) fn expire_payloads(&mut self) {
-        self.slow.expire_payloads(self.path, false);
+        expire_payloads(self.slow, self.path, false);
     }
 
     /// Takes payloads apart as they are, and has those leave that are being filled.
     pub(crate) fn settle_payloads(&mut self) {
-        self.slow.move_on_payloads(self.path);
-        self.slow.expire_payloads(self.path, true);
+        move_on_payloads(self.slow, self.path);
+        expire_payloads(self.slow, self.path, true);
         self.path.exec.send_due(&self.path.view, true);
     }
 }

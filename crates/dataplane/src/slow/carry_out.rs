@@ -89,7 +89,12 @@ impl Slow {
                 }
             }
             Decision::Hold(key, origin) => {
-                self.hold(path, resolved.packet, resolved.h, origin, key);
+                self.waiting.hold(
+                    (view, &mut exec.out),
+                    resolved.packet,
+                    resolved.h,
+                    (origin, key),
+                );
             }
             Decision::Gather(why) => {
                 let h = resolved.h;
@@ -101,8 +106,9 @@ impl Slow {
                 gather(fragments, (view, out), handed, ends, why);
             }
             Decision::Error(cause, reason, origin) => {
-                self.error(path, &resolved.packet, resolved.h, origin, cause);
-                path.exec.out.drop(resolved.packet, reason);
+                let by = (&*view, &mut exec.out);
+                self.errors.make(by, &resolved.packet, resolved.h, (origin, cause));
+                exec.out.drop(resolved.packet, reason);
             }
             Decision::Drop(reason) => exec.out.drop(resolved.packet, reason),
             Decision::Consume => exec.out.end(resolved.packet, Outcome::Consumed),

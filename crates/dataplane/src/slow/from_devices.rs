@@ -10,6 +10,7 @@ use policy::{Direction, Flow, Marks, SaHandle};
 use wire::{Headers, protocol};
 
 use super::Slow;
+use super::handed::take_over;
 use crate::burst::Path;
 use crate::features::device::{DevicePacket, DeviceQueue};
 use crate::features::{Executor, Rooms};
@@ -18,65 +19,64 @@ use crate::out::{AnyOut, Out};
 use crate::resolve::{adjacency, next_hop_of};
 use crate::view::View;
 
-impl Slow {
-    /// Gives the devices what waits for them, and moves on what they have done.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn exchange(&mut self, path: &mut Path) {
-        let count = path.exec.rooms.devices.as_ref().map_or(0, |devices| devices.len());
-        let (mut done, mut last) = (Burst::new(), None);
-        for at in 0..count {
-            // What comes out of a device may be for it again, each time with an SA less around it.
-            for _ in 0..MOST_BURSTS {
-                if let Some(devices) = &mut path.exec.rooms.devices
-                    && let Some(queue) = devices.queue_at_mut(at)
-                {
-                    queue.exchange(&mut done);
-                }
-                if done.is_empty() {
-                    break;
-                }
-                path.exec.out.released(done.len() as u64);
-                self.move_on_done(path, at, (&mut done, &mut last));
+/// Gives the devices what waits for them, and moves on what they have done.
+#[cold]
+#[inline(never)]
+pub(super) fn exchange(slow: &mut Slow, path: &mut Path) {
+    let count = path.exec.rooms.devices.as_ref().map_or(0, |devices| devices.len());
+    let (mut done, mut last) = (Burst::new(), None);
+    for at in 0..count {
+        // What comes out of a device may be for it again, each time with an SA less around it.
+        for _ in 0..MOST_BURSTS {
+            if let Some(devices) = &mut path.exec.rooms.devices
+                && let Some(queue) = devices.queue_at_mut(at)
+            {
+                queue.exchange(&mut done);
             }
+            if done.is_empty() {
+                break;
+            }
+            path.exec.out.released(done.len() as u64);
+            move_on_done(slow, path, at, (&mut done, &mut last));
         }
     }
+}
 
-    fn move_on_done(
-        &mut self,
-        path: &mut Path,
-        at: usize,
-        (done, last): (&mut Burst<Completion<DevicePacket>>, &mut Option<LastWay>),
-    ) {
-        let mut opened: ArrayVec<Handed, BURST_LEN> = ArrayVec::new();
-        let Path { view, exec, .. } = &mut *path;
-        for Completion { buffer, work, status } in done.drain(..) {
-            let via = match status {
-                Status::Dropped(reason) => {
-                    exec.out.drop(buffer.into_packet(), reason);
-                    continue;
-                }
-                Status::Lost => {
-                    exec.out.drop(buffer.into_packet(), DropReason::DeviceLost);
-                    continue;
-                }
-                Status::Done if work == Work::Outbound => {
-                    send_from_device(view, exec, buffer, last);
-                    continue;
-                }
-                Status::Done => device_queue(&exec.rooms, at)
-                    .and_then(|queue| opened_by_some(view, queue, &buffer)),
-                Status::Opened(sa) => device_queue(&exec.rooms, at).and_then(|queue| queue.sa(sa)),
-            };
-            match via {
-                // As many as came.
-                Some(via) => drop(opened.try_push(decrypted(view, &mut exec.out, buffer, via))),
-                None => exec.out.drop(buffer.into_packet(), DropReason::InPolicy),
+fn move_on_done(
+    slow: &mut Slow,
+    path: &mut Path,
+    at: usize,
+    (done, last): (&mut Burst<Completion<DevicePacket>>, &mut Option<LastWay>),
+) {
+    let mut opened: ArrayVec<Handed, BURST_LEN> = ArrayVec::new();
+    let Path { view, exec, .. } = &mut *path;
+    for Completion { buffer, work, status } in done.drain(..) {
+        let via = match status {
+            Status::Dropped(reason) => {
+                exec.out.drop(buffer.into_packet(), reason);
+                continue;
             }
+            Status::Lost => {
+                exec.out.drop(buffer.into_packet(), DropReason::DeviceLost);
+                continue;
+            }
+            Status::Done if work == Work::Outbound => {
+                send_from_device(view, exec, buffer, last);
+                continue;
+            }
+            Status::Done => {
+                device_queue(&exec.rooms, at).and_then(|queue| opened_by_some(view, queue, &buffer))
+            }
+            Status::Opened(sa) => device_queue(&exec.rooms, at).and_then(|queue| queue.sa(sa)),
+        };
+        match via {
+            // As many as came.
+            Some(via) => drop(opened.try_push(decrypted(view, &mut exec.out, buffer, via))),
+            None => exec.out.drop(buffer.into_packet(), DropReason::InPolicy),
         }
-        exec.out.counters.work.decrypted.add(opened.len() as u64);
-        self.take_over(path, &mut opened);
     }
+    exec.out.counters.work.decrypted.add(opened.len() as u64);
+    take_over(slow, path, &mut opened);
 }
 
 fn device_queue(rooms: &Rooms, at: usize) -> Option<&DeviceQueue> {

@@ -1,35 +1,45 @@
-//! Packets that wait for an SA to be negotiated.
+//! Packets that wait for an SA to be negotiated, each policy's in the order of arrival.
 
-use arrayvec::ArrayVec;
+use forward::HoldQueue;
 use io::Packet;
 use outcome::{DropReason, Outcome};
 use wire::Headers;
 
-use crate::burst::Path;
 use crate::event::Event;
 use crate::model::Origin;
-use crate::out::hold::KEYS_AT_ONCE;
-use crate::out::{AnyOut, Out};
-use crate::resolve::SaWait;
-use crate::slow::Slow;
-use crate::slow::sa_queue::HeldForSa;
+use crate::out::{AnyOut, Out, hold};
+use crate::resolve::{SaWait, has_sa};
+use crate::view::View;
 
-impl Slow {
+/// A packet that waits for an SA.
+pub(super) struct HeldForSa {
+    pub(super) packet: Packet,
+    pub(super) origin: Origin,
+    /// When this one's time is up, the owner of the policy is asked again.
+    pub(super) asks: bool,
+}
+
+/// Waiting packets, to be resolved again.
+pub(super) struct SaQueue(HoldQueue<SaWait, HeldForSa>);
+
+impl SaQueue {
+    pub(super) fn new(workers: usize) -> SaQueue {
+        SaQueue(HoldQueue::new(hold::limits(WAIT_NS, workers)))
+    }
+
     /// There is no SA yet: the owner of the policy is asked for one, and the packet waits.
     ///
     /// Asked when the first packet comes, and again each time that a packet has waited in vain
     /// since the last time: also while more of them come all the time.
     pub(super) fn hold(
         &mut self,
-        path: &mut Path,
+        (view, out): (&View, &mut Out),
         packet: Packet,
         h: &Headers,
-        origin: Origin,
-        key: SaWait,
+        (origin, key): (Origin, SaWait),
     ) {
-        let (queue, out) = (&mut self.waiting.0, &mut path.exec.out);
-        let asks = queue.len_of(&key) == 0;
-        match queue.push(key, HeldForSa { packet, origin, asks }, path.view.now.ns) {
+        let asks = self.0.len_of(&key) == 0;
+        match self.0.push(key, HeldForSa { packet, origin, asks }, view.now.ns) {
             Ok(_) => {
                 out.counters.count(Outcome::Held, 1);
                 if asks {
@@ -40,79 +50,56 @@ impl Slow {
         }
     }
 
-    /// True if packets wait for an SA.
-    pub(crate) fn has_waiting(&self) -> bool {
-        !self.waiting.0.is_empty()
+    /// True if no packet waits for an SA.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// SAs that packets wait for.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &SaWait> {
+        self.0.keys()
+    }
+
+    /// True if the first packet that waits there can go on.
+    pub(super) fn is_ready(&self, view: &View, key: &SaWait) -> bool {
+        let front = self.0.front(key);
+        front.is_some_and(|held| has_sa(view, held.packet.data(), held.origin))
+    }
+
+    /// Takes the first packet out that can go on.
+    pub(super) fn pop_ready(&mut self, view: &View, key: &SaWait) -> Option<HeldForSa> {
+        if self.is_ready(view, key) { self.0.pop(key) } else { None }
     }
 
     /// Drops what has waited for an SA in vain.
-    pub(crate) fn expire(&mut self, path: &mut Path) {
-        while let Some((key, waiting)) = self.waiting.0.pop_expired(path.view.now.ns) {
-            path.exec.out.released(1);
-            path.exec.out.drop(waiting.packet, DropReason::HoldTimeout);
-            if waiting.asks {
-                self.acquire_again(&mut path.exec.out, &key);
+    pub(super) fn expire(&mut self, out: &mut Out, now_ns: u64) {
+        while let Some((key, held)) = self.0.pop_expired(now_ns) {
+            out.released(1);
+            out.drop(held.packet, DropReason::HoldTimeout);
+            if held.asks {
+                self.ask_again(out, &key);
             }
         }
     }
 
     /// Asks again, as the packet that had asked is gone, and others wait: for the first, and again when the
     /// last has waited as long.
-    fn acquire_again(&mut self, out: &mut Out, key: &SaWait) {
-        let front = self.waiting.0.front(key);
-        let Some(Ok(h)) = front.map(|waiting| wire::parse_ip(waiting.packet.data())) else {
+    pub(super) fn ask_again(&mut self, out: &mut Out, key: &SaWait) {
+        let front = self.0.front(key);
+        let Some(Ok(h)) = front.map(|held| wire::parse_ip(held.packet.data())) else {
             return;
         };
-        if let Some(last) = self.waiting.0.back_mut(key) {
+        if let Some(last) = self.0.back_mut(key) {
             last.asks = true;
             acquire(out, key, &h);
         }
     }
 
-    /// Sends on what waited for SAs that are there now, each SA's in the order of arrival.
-    ///
-    /// A packet that still has none stays where it is, and those behind it wait with it: what is
-    /// taken out does not come back in this round, so this ends.
-    pub(super) fn retry(&mut self, path: &mut Path) {
-        loop {
-            let (queue, view) = (&self.waiting, &path.view);
-            let ready = queue.0.keys().filter(|key| queue.is_ready(view, key));
-            let mut ready: ArrayVec<SaWait, KEYS_AT_ONCE> =
-                ready.take(KEYS_AT_ONCE).copied().collect();
-            if ready.is_empty() {
-                return;
-            }
-            // So that the order is the same whenever the same happens.
-            ready.sort_unstable();
-            for key in &ready {
-                self.retry_key(path, key);
-            }
-        }
-    }
-
-    fn retry_key(&mut self, path: &mut Path, key: &SaWait) {
-        let mut asked = false;
-        while self.waiting.is_ready(&path.view, key) {
-            let Some(waiting) = self.waiting.0.pop(key) else { break };
-            let HeldForSa { packet, origin, asks } = waiting;
-            asked |= asks;
-            path.exec.out.released(1);
-            match wire::parse_ip(packet.data()) {
-                Ok(h) => self.resolve_again(path, packet, &h, origin, None),
-                Err(error) => path.exec.out.drop(packet, error.into()),
-            }
-        }
-        // What that SA does not carry needs another one.
-        if asked {
-            self.acquire_again(&mut path.exec.out, key);
-        }
-    }
-
-    /// Takes over what waits in another slow path, counted as held here already, and drops what there
+    /// Takes over what waits in another queue, counted as held here already, and drops what there
     /// is no room for.
-    pub(crate) fn adopt(&mut self, from: &mut Slow, out: &mut Out, now_ns: u64) {
-        while let Some((key, waiting)) = from.waiting.0.pop_any() {
-            if let Err(refused) = self.waiting.0.push(key, waiting, now_ns) {
+    pub(super) fn adopt(&mut self, from: &mut SaQueue, out: &mut Out, now_ns: u64) {
+        while let Some((key, held)) = from.0.pop_any() {
+            if let Err(refused) = self.0.push(key, held, now_ns) {
                 out.released(1);
                 out.drop(refused.into_packet().packet, DropReason::OutNoState);
             }
@@ -120,10 +107,10 @@ impl Slow {
     }
 
     /// Drops all that waits for an SA.
-    pub(crate) fn drop_waiting(&mut self, out: &mut Out) {
-        while let Some((_, waiting)) = self.waiting.0.pop_any() {
+    pub(super) fn drop_waiting(&mut self, out: &mut Out) {
+        while let Some((_, held)) = self.0.pop_any() {
             out.released(1);
-            out.drop(waiting.packet, DropReason::TransmitDown);
+            out.drop(held.packet, DropReason::TransmitDown);
         }
     }
 }
@@ -132,3 +119,6 @@ fn acquire(out: &mut Out, key: &SaWait, h: &Headers) {
     out.counters.work.acquires.add(1);
     out.reports.offer(Event::Acquire { policy: key.policy, cpu: None, flow: *h });
 }
+
+/// How long a packet may wait for an SA to be negotiated.
+const WAIT_NS: u64 = 5_000_000_000;

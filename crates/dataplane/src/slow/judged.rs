@@ -17,6 +17,7 @@ use outcome::DropReason;
 
 use super::Slow;
 use crate::burst::Path;
+use crate::burst::classify::meta_of_packet;
 use crate::features::limit::Grant;
 use crate::model::{Arrived, Handed, Judging, Meta, Parcel};
 use crate::out::{AnyOut, Out};
@@ -66,7 +67,7 @@ fn tap_refused(path: &mut Path, handed: &Handed) {
         return;
     };
     let mut meta = Meta::default();
-    if path.meta_of_packet(packet, &mut meta).is_ok() {
+    if meta_of_packet(packet, &mut meta).is_ok() {
         meta.enter(ingress.of_other(), *has_flow);
         outers.iter().for_each(|outers| meta.set_outers(outers.clone()));
         path.tap_handed(packet, &meta, held.as_deref());

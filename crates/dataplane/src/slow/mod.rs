@@ -3,34 +3,37 @@
 //! | packets | file |
 //! | --- | --- |
 //! | that were resolved | `carry_out.rs`, in steps: `claim.rs`, `limited.rs`, `remember.rs`, `drafts.rs` |
-//! | held for an SA | `hold.rs` |
-//! | ICMP errors of this host | `icmp.rs` |
+//! | held for an SA | `hold.rs`, and `again.rs` once it is there |
+//! | ICMP errors of this host | `errors.rs`, and `again.rs` when they go |
 //! | ICMP errors about what this host has sent | `path_errors.rs`, `segment_errors.rs` |
-//! | put together of fragments, or told the first one's ports | `gathered.rs` |
+//! | put together of fragments, or told the first one's ports | `gathered.rs`, `fragments.rs` |
 //! | out of payloads of IP-TFS | `payloads.rs` |
 //! | between two steps of SRv6 | `stepped.rs` |
 //! | back from devices | `from_devices.rs` |
-//! | of other workers | `handed.rs`; those that are judged here or there: `judged.rs` |
+//! | of other workers | `handed.rs`, `seal_on.rs`; those that are judged here or there: `judged.rs` |
 //! | that have waited for tokens | `waited.rs` |
+//! | that a helper has left | `left.rs` |
 
+mod again;
 mod alone;
 mod carry_out;
 mod claim;
 mod drafts;
 mod entered;
 mod errors;
+mod fragments;
 mod from_devices;
 mod gathered;
 mod handed;
 mod hold;
-mod icmp;
 mod judged;
+mod left;
 mod limited;
 mod looked;
 mod path_errors;
 mod payloads;
 mod remember;
-mod sa_queue;
+mod seal_on;
 mod segment_errors;
 mod stepped;
 mod waited;
@@ -40,22 +43,21 @@ use std::sync::Arc;
 use esp::Sa;
 use io::Packet;
 use policy::SaEntry;
-use wire::Headers;
 
 use crate::burst::{Misses, Path};
 use crate::features::limit::Grant;
 use crate::host_limits::HostLimits;
-use crate::model::{Meta, Origin};
-use crate::out::AnyOut;
-use crate::resolve::{Entry, resolve, resolve_arrival};
+use crate::model::Meta;
+use crate::out::{AnyOut, Out};
+use crate::resolve::resolve_arrival;
 pub(crate) use alone::Alone;
 pub(crate) use claim::{ask_for_own, claim};
 pub(crate) use drafts::apply;
 use entered::{Entered, Resolved};
 use errors::Errors;
+use hold::SaQueue;
 pub(crate) use looked::counters_for_helper;
 pub(crate) use remember::remember;
-use sa_queue::SaQueue;
 
 /// The slow path of one worker.
 pub(crate) struct Slow {
@@ -110,21 +112,28 @@ impl Slow {
         Slow { waiting: SaQueue::new(workers), errors: Errors::new(shared) }
     }
 
-    /// Resolves a packet that no port received, and carries the decision out: one that was held, or
-    /// an ICMP error. `grant`: tokens of a limit that it has waited for.
-    pub(crate) fn resolve_again(
-        &mut self,
-        path: &mut Path,
-        packet: Packet,
-        h: &Headers,
-        origin: Origin,
-        grant: Option<Grant>,
-    ) {
-        let decided = resolve(&path.view, packet.data(), h, Entry::Outbound(origin));
-        self.carry_out(
-            path,
-            decided,
-            Resolved { packet, h, entered: Entered::Again(origin, None), grant },
-        );
+    /// True if packets wait for an SA.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// True if errors wait to be sent.
+    pub(crate) fn has_errors(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
+    /// Drops what has waited for an SA in vain.
+    pub(crate) fn expire(&mut self, path: &mut Path) {
+        self.waiting.expire(&mut path.exec.out, path.view.now.ns);
+    }
+
+    /// Takes over what waits for an SA in another slow path.
+    pub(crate) fn adopt(&mut self, from: &mut Slow, out: &mut Out, now_ns: u64) {
+        self.waiting.adopt(&mut from.waiting, out, now_ns);
+    }
+
+    /// Drops all that waits for an SA.
+    pub(crate) fn drop_waiting(&mut self, out: &mut Out) {
+        self.waiting.drop_waiting(out);
     }
 }

@@ -6,7 +6,11 @@ use arrayvec::ArrayVec;
 use io::Packet;
 
 use super::Slow;
+use super::again::resolve_again;
+use super::fragments::move_on_fragment;
+use super::handed::take_over;
 use crate::burst::Path;
+use crate::burst::classify::meta_of_packet;
 use crate::features::Holds;
 use crate::features::limit::Grant;
 use crate::features::limit::queues::Dequeued;
@@ -31,22 +35,22 @@ impl Slow {
         let arrived = match handed {
             Handed::Arrived(arrived @ Arrived { ports: None, .. }) => arrived,
             Handed::Arrived(Arrived { ports, .. }) | Handed::Again(_, _, ports @ Some(_)) => {
-                return self.move_on_fragment(path, handed, ports, Some(grant));
+                return move_on_fragment(self, path, handed, (ports, Some(grant)));
             }
             Handed::Again(packet, origin, None) => {
                 return match wire::parse_ip(packet.data()) {
-                    Ok(h) => self.resolve_again(path, packet, &h, origin, Some(grant)),
+                    Ok(h) => resolve_again(self, path, packet, &h, (origin, Some(grant))),
                     Err(error) => path.exec.out.drop(packet, error.into()),
                 };
             }
             // Those are under no limit.
             Handed::Sealed(..) | Handed::Frame(..) => {
-                return self.take_over(path, &mut ArrayVec::from_iter([handed]));
+                return take_over(self, path, &mut ArrayVec::from_iter([handed]));
             }
         };
         let Arrived { packet, ingress, has_flow, outers, held, .. } = arrived;
         let mut meta = Meta::default();
-        if let Err(reason) = path.meta_of_packet(&packet, &mut meta) {
+        if let Err(reason) = meta_of_packet(&packet, &mut meta) {
             return path.exec.out.drop(packet, reason);
         }
         meta.enter(ingress, has_flow);

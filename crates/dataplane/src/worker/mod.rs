@@ -408,7 +408,7 @@ impl Worker {
     fn receive(&mut self, slot: usize) -> usize {
         let Some(mut scratch) = self.scratch.take() else { return 0 };
         let Scratch { burst, metas } = &mut *scratch;
-        let source = self.path.take_in(slot, burst);
+        let source = take_in(&mut self.path, slot, burst);
         let came = burst.len();
         if came > 0 {
             if self.is_for_helpers(came) {
@@ -507,27 +507,25 @@ impl Worker {
     }
 }
 
-impl Path {
-    /// Receives one burst from a port.
-    fn take_in(&mut self, slot: usize, burst: &mut io::Burst) -> Source {
-        let out = &mut self.exec.out;
-        let Some(place) = out.ports.get_mut(slot) else { return Source::default() };
-        let (ifindex, kind) = (place.ifindex, place.kind);
-        let result = place.port.rx(&mut out.pool, burst);
-        let newcomers = match self.admits_all {
-            true => Newcomers::ALL,
-            false => place.backlog.admits(burst.len(), self.view.now.ns),
-        };
-        if result.is_err_and(|error| error.is_gone()) {
-            out.lose_port(ifindex);
-        }
-        if burst.is_empty() {
-            return Source::default();
-        }
-        out.counters.received.add(burst.len() as u64);
-        out.sampler.arrived(burst, || out.reports.clock_ns());
-        let mac = self.view.topology.interfaces.get(&ifindex).map(|interface| interface.mac);
-        // All zeros: Linux has told none.
-        Source { ifindex, kind, mac: mac.filter(|mac| mac.0 != [0; 6]), newcomers }
+/// Receives one burst from a port.
+fn take_in(path: &mut Path, slot: usize, burst: &mut io::Burst) -> Source {
+    let out = &mut path.exec.out;
+    let Some(place) = out.ports.get_mut(slot) else { return Source::default() };
+    let (ifindex, kind) = (place.ifindex, place.kind);
+    let result = place.port.rx(&mut out.pool, burst);
+    let newcomers = match path.admits_all {
+        true => Newcomers::ALL,
+        false => place.backlog.admits(burst.len(), path.view.now.ns),
+    };
+    if result.is_err_and(|error| error.is_gone()) {
+        out.lose_port(ifindex);
     }
+    if burst.is_empty() {
+        return Source::default();
+    }
+    out.counters.received.add(burst.len() as u64);
+    out.sampler.arrived(burst, || out.reports.clock_ns());
+    let mac = path.view.topology.interfaces.get(&ifindex).map(|interface| interface.mac);
+    // All zeros: Linux has told none.
+    Source { ifindex, kind, mac: mac.filter(|mac| mac.0 != [0; 6]), newcomers }
 }

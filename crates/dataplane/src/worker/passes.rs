@@ -33,10 +33,11 @@ use crate::burst::{Misses, Path};
 use crate::crypt::{Opens, Seals};
 use crate::features::is_rare;
 use crate::features::seal::send_done_seals;
-use crate::model::{Action, Left, Meta, Metas};
+use crate::model::{Action, Meta, Metas};
 use crate::out::{AnyOut, HelperOut};
 use crate::resolve::{Decided, Decision, resolve_arrival};
 use crate::slow::{apply, ask_for_own, claim, counters_for_helper, remember};
+use crate::view::View;
 
 /// Memory of a thread for its work on a burst.
 #[derive(Default)]
@@ -108,126 +109,102 @@ impl Misses<HelperOut> for Leaver {
     }
 }
 
-impl Path<HelperOut> {
-    /// The first part: up to where a packet's turn matters. The burst is the exit's current one.
-    pub(crate) fn pass_apart(&mut self, passes: &mut Passes) {
-        let batch = &mut self.exec.out.batch;
-        let Passes { packets, metas, rest, opens, .. } = passes;
-        // As many as it has room for.
-        batch.packets.unpack(|packet, _| drop(packets.try_push(packet)));
-        let source = batch.source;
-        self.look_at(packets, metas, source);
-        if !metas.iter().any(|meta| self.is_maybe_esp(meta)) {
-            return;
-        }
-        for (at, packet) in packets.drain(..).enumerate() {
-            let Some(meta) = metas.get(at) else { break };
-            // A packet that may be a replay, or not, as seen from beside the SA's one writer, is looked
-            // at again in turn.
-            let candidate = self.esp_for_us(&packet, meta).and_then(|is_in_udp| {
-                let Path { view, exec, .. } = &mut *self;
-                exec.rooms.sas.candidate(view, &packet, meta, is_in_udp).ok()
-            });
-            match candidate {
-                Some(candidate) => self.exec.gather_open(&self.view, packet, meta, candidate),
-                // As many as came.
-                None => drop(rest.try_push((packet, at as u8))),
-            }
-        }
-        if let Some(work) = self.exec.crypt.take_opens() {
-            self.submit_opens(work);
-            *opens = self.exec.crypt.poll_opens();
+/// The first part: up to where a packet's turn matters. The burst is the exit's current one.
+pub(crate) fn pass_apart(path: &mut Path<HelperOut>, passes: &mut Passes) {
+    let batch = &mut path.exec.out.batch;
+    let Passes { packets, metas, rest, opens, .. } = passes;
+    // As many as it has room for.
+    batch.packets.unpack(|packet, _| drop(packets.try_push(packet)));
+    let source = batch.source;
+    path.look_at(packets, metas, source);
+    if !metas.iter().any(|meta| is_maybe_esp(&path.view, meta)) {
+        return;
+    }
+    for (at, packet) in packets.drain(..).enumerate() {
+        let Some(meta) = metas.get(at) else { break };
+        // A packet that may be a replay, or not, as seen from beside the SA's one writer, is looked
+        // at again in turn.
+        let candidate = esp_for_us(path, &packet, meta).and_then(|is_in_udp| {
+            let Path { view, exec, .. } = &mut *path;
+            exec.rooms.sas.candidate(view, &packet, meta, is_in_udp).ok()
+        });
+        match candidate {
+            Some(candidate) => path.exec.gather_open(&path.view, packet, meta, candidate),
+            // As many as came.
+            None => drop(rest.try_push((packet, at as u8))),
         }
     }
-
-    /// The second part, while it is the burst's turn. True if it is all done, and the turn goes on.
-    pub(crate) fn pass_in_turn(&mut self, passes: &mut Passes) -> bool {
-        let Passes { packets, metas, opens, seals, rest } = passes;
-        let mut leaver = Leaver::default();
-        if let Some(mut opens) = opens.take() {
-            self.accept_all(&mut leaver, &mut opens);
-            self.exec.crypt.put_back_opens(opens);
-        }
-        // Left where they were only if none is ESP from outside.
-        for (packet, meta) in packets.drain(..).zip(metas.iter()) {
-            self.enter_any(&mut leaver, packet, meta, None);
-        }
-        for (packet, at) in rest.drain(..) {
-            if let Some(meta) = metas.get_mut(usize::from(at)) {
-                // Found in the view that the burst began with.
-                meta.sa = None;
-                self.enter_any(&mut leaver, packet, meta, None);
-            }
-        }
-        // Those that were refused apart.
-        self.open_gathered(&mut leaver);
-        *seals = self.exec.crypt.take_seals(&self.view.reader);
-        let batch = &self.exec.out.batch;
-        batch.left.is_empty() && batch.payloads.is_empty()
-    }
-
-    /// The third part: what has its number is sealed.
-    pub(crate) fn pass_to_the_end(&mut self, passes: &mut Passes) {
-        if let Some(seals) = passes.seals.take() {
-            self.exec.crypt.submit_seals(seals, &self.view.reader);
-        }
-        let Path { view, exec, .. } = self;
-        send_done_seals(view, &mut exec.crypt, &mut exec.out);
-    }
-
-    /// Tells if a packet is encapsulated in UDP, where it is ESP that can be decrypted before the
-    /// burst's turn. `None` for others.
-    #[inline(always)]
-    fn esp_for_us(&mut self, packet: &Packet, meta: &Meta) -> Option<bool> {
-        if !self.is_maybe_esp(meta) {
-            return None;
-        }
-        if meta.is_own_esp {
-            return self.is_known_source(&meta.summary.flow).then_some(false);
-        }
-        let reader = &self.view.reader;
-        let place = meta.place.filter(|_| meta.has_flow)?;
-        match self.flows.at(place, &meta.key(), |stamp| reader.holds(stamp))?.action {
-            Action::OpenBare => Some(false),
-            Action::OpenUdp => {
-                let at = usize::from(meta.summary.fields.header_len()) + wire::udp::HEADER_LEN;
-                let kind = packet.data().get(at..).map(natt::classify);
-                matches!(kind, Some(NattPayload::Esp)).then_some(true)
-            }
-            _ => None,
-        }
-    }
-
-    /// True if a packet may be ESP that comes from outside.
-    #[inline(always)]
-    fn is_maybe_esp(&self, meta: &Meta) -> bool {
-        let is_esp = match meta.summary.fields.protocol() {
-            protocol::ESP => true,
-            protocol::UDP => self.view.topology.is_natt_port(meta.summary.flow.ports().1),
-            _ => false,
-        };
-        is_esp && meta.end.is_none() && meta.ingress.ifindex != 0
+    if let Some(work) = path.exec.crypt.take_opens() {
+        path.submit_opens(work);
+        *opens = path.exec.crypt.poll_opens();
     }
 }
 
-impl Path {
-    /// Moves on the packets that a helper has left.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn move_on_left(
-        &mut self,
-        misses: &mut impl Misses,
-        left: &mut ArrayVec<Left, BURST_LEN>,
-    ) {
-        if self.exec.crypt.opens.room() < left.len() {
-            self.open_gathered(misses);
-        }
-        for Left { packet, mut meta, held } in left.drain(..) {
-            // By what this thread knows, not the one that left it.
-            self.look_for(core::slice::from_mut(&mut meta));
-            self.enter_any(misses, packet, &meta, held.as_deref());
-            self.unwrap_last(misses);
-        }
-        self.finish(misses);
+/// The second part, while it is the burst's turn. True if it is all done, and the turn goes on.
+pub(crate) fn pass_in_turn(path: &mut Path<HelperOut>, passes: &mut Passes) -> bool {
+    let Passes { packets, metas, opens, seals, rest } = passes;
+    let mut leaver = Leaver::default();
+    if let Some(mut opens) = opens.take() {
+        path.accept_all(&mut leaver, &mut opens);
+        path.exec.crypt.put_back_opens(opens);
     }
+    // Left where they were only if none is ESP from outside.
+    for (packet, meta) in packets.drain(..).zip(metas.iter()) {
+        path.enter_any(&mut leaver, packet, meta, None);
+    }
+    for (packet, at) in rest.drain(..) {
+        if let Some(meta) = metas.get_mut(usize::from(at)) {
+            // Found in the view that the burst began with.
+            meta.sa = None;
+            path.enter_any(&mut leaver, packet, meta, None);
+        }
+    }
+    // Those that were refused apart.
+    path.open_gathered(&mut leaver);
+    *seals = path.exec.crypt.take_seals(&path.view.reader);
+    let batch = &path.exec.out.batch;
+    batch.left.is_empty() && batch.payloads.is_empty()
+}
+
+/// The third part: what has its number is sealed.
+pub(crate) fn pass_to_the_end(path: &mut Path<HelperOut>, passes: &mut Passes) {
+    if let Some(seals) = passes.seals.take() {
+        path.exec.crypt.submit_seals(seals, &path.view.reader);
+    }
+    let Path { view, exec, .. } = path;
+    send_done_seals(view, &mut exec.crypt, &mut exec.out);
+}
+
+/// Tells if a packet is encapsulated in UDP, where it is ESP that can be decrypted before the
+/// burst's turn. `None` for others.
+#[inline(always)]
+fn esp_for_us(path: &mut Path<HelperOut>, packet: &Packet, meta: &Meta) -> Option<bool> {
+    if !is_maybe_esp(&path.view, meta) {
+        return None;
+    }
+    if meta.is_own_esp {
+        return path.addresses.is_known_source(&path.view, &meta.summary.flow).then_some(false);
+    }
+    let reader = &path.view.reader;
+    let place = meta.place.filter(|_| meta.has_flow)?;
+    match path.flows.at(place, &meta.key(), |stamp| reader.holds(stamp))?.action {
+        Action::OpenBare => Some(false),
+        Action::OpenUdp => {
+            let at = usize::from(meta.summary.fields.header_len()) + wire::udp::HEADER_LEN;
+            let kind = packet.data().get(at..).map(natt::classify);
+            matches!(kind, Some(NattPayload::Esp)).then_some(true)
+        }
+        _ => None,
+    }
+}
+
+/// True if a packet may be ESP that comes from outside.
+#[inline(always)]
+fn is_maybe_esp(view: &View, meta: &Meta) -> bool {
+    let is_esp = match meta.summary.fields.protocol() {
+        protocol::ESP => true,
+        protocol::UDP => view.topology.is_natt_port(meta.summary.flow.ports().1),
+        _ => false,
+    };
+    is_esp && meta.end.is_none() && meta.ingress.ifindex != 0
 }

@@ -6,7 +6,7 @@ use dispatch::ordered;
 use crate::crypt::AT_HAND;
 use crate::out::batch::Batch;
 use crate::worker::helper::Helper;
-use crate::worker::passes::Passes;
+use crate::worker::passes::{Passes, pass_apart, pass_in_turn, pass_to_the_end};
 
 /// A place in the queue of bursts.
 pub(crate) struct Item {
@@ -51,7 +51,7 @@ pub(crate) fn work_on(
             && let Some(turn) = next.work.turn()
         {
             let AtHand { batch, passes, had_turn, .. } = next;
-            if helper.pass(batch, |path| path.pass_in_turn(passes)) {
+            if helper.pass(batch, |path| pass_in_turn(path, passes)) {
                 turn.end();
             }
             *had_turn = true;
@@ -60,7 +60,7 @@ pub(crate) fn work_on(
         }
         if at_hand.first().is_some_and(|one| one.had_turn) {
             let AtHand { mut work, mut batch, mut passes, .. } = at_hand.remove(0);
-            helper.pass(&mut batch, |path| path.pass_to_the_end(&mut passes));
+            helper.pass(&mut batch, |path| pass_to_the_end(path, &mut passes));
             helper.end(&mut batch);
             work.iter_mut().zip([batch]).for_each(|(item, batch)| item.batch = Some(batch));
             work.finish();
@@ -81,7 +81,7 @@ pub(crate) fn work_on(
                 // Another core has written it.
                 batch.prefetch();
                 helper.begin(&batch, is_only);
-                helper.pass(&mut batch, |path| path.pass_apart(&mut passes));
+                helper.pass(&mut batch, |path| pass_apart(path, &mut passes));
                 at_hand.push(AtHand { work, batch, passes, had_turn: false });
                 (has_begun, wait) = (true, Wait::default());
                 continue;

@@ -9,13 +9,14 @@
 use wire::{FlowKey, protocol};
 
 use crate::model::Meta;
+use crate::view::View;
 
 /// Addresses of packets lately, whose classification is remembered for an epoch of the tables.
 pub(crate) struct Addresses {
     /// Addresses of this host, whatever rule applies, that ESP comes to.
-    pub(super) own: KnownAddresses,
+    own: KnownAddresses,
     /// Addresses that packets to this host may come from.
-    pub(super) sources: KnownAddresses,
+    sources: KnownAddresses,
 }
 
 impl Addresses {
@@ -32,6 +33,21 @@ impl Addresses {
     /// Notes that ESP to the flow's destination is this host's, whatever rule applies.
     pub(crate) fn learn_own(&mut self, flow: &FlowKey) {
         self.own.learn(flow.dst_words());
+    }
+
+    /// True if a packet to this host may have its source, answered from memory where it can be.
+    #[inline(always)]
+    pub(crate) fn is_known_source(&mut self, view: &View, flow: &FlowKey) -> bool {
+        self.sources.has(flow.src_words()) || self.learn_source(view, flow)
+    }
+
+    #[inline(never)]
+    fn learn_source(&mut self, view: &View, flow: &FlowKey) -> bool {
+        let is_possible = view.is_possible_source(flow.src(), true);
+        if is_possible {
+            self.sources.learn(flow.src_words());
+        }
+        is_possible
     }
 
     /// True if a packet is ESP, bare, from a port, to an address that is this host's for every

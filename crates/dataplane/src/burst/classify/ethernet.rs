@@ -5,137 +5,128 @@ use outcome::DropReason;
 use wire::ethernet::{EtherType, EthernetHeader, HEADER_LEN, MacAddr};
 use wire::{Family, Span, VlanTags};
 
-use crate::burst::Path;
-use crate::features::Thread;
 use crate::model::{Ingress, Meta};
+use crate::out::AnyOut;
 use crate::tables::vlan::untag;
+use crate::view::View;
 
-impl<O: Thread> Path<O> {
-    /// A frame from an Ethernet port, up to its flow. `mac` is the port's own address, where it is
-    /// known. The packet's span is then the IP packet.
-    ///
-    /// A VLAN's frames are of its interface from here on, and have no tags any more. A tag of VLAN 0 only
-    /// carries a priority (IEEE 802.1Q §6.9).
-    #[inline(always)]
-    pub(super) fn meta_from_port(
-        &self,
-        packet: &mut Packet,
-        meta: &mut Meta,
-        ifindex: u32,
-        mac: Option<MacAddr>,
-    ) -> Result<(), DropReason> {
-        match meta_of_most(packet, meta, ifindex, mac) {
-            true => Ok(()),
-            false => self.meta_of_any(packet, meta, ifindex, mac),
+/// A frame from an Ethernet port, up to its flow. `mac` is the port's own address, where it is
+/// known. The packet's span is then the IP packet.
+///
+/// A VLAN's frames are of its interface from here on, and have no tags any more. A tag of VLAN 0 only
+/// carries a priority (IEEE 802.1Q §6.9).
+#[inline(always)]
+pub(super) fn meta_from_port(
+    (view, out): (&View, &impl AnyOut),
+    packet: &mut Packet,
+    meta: &mut Meta,
+    (ifindex, mac): (u32, Option<MacAddr>),
+) -> Result<(), DropReason> {
+    match meta_of_most(packet, meta, ifindex, mac) {
+        true => Ok(()),
+        false => meta_of_any((view, out), packet, meta, (ifindex, mac)),
+    }
+}
+
+/// The same for every frame.
+#[inline(never)]
+fn meta_of_any(
+    (view, out): (&View, &impl AnyOut),
+    packet: &mut Packet,
+    meta: &mut Meta,
+    (mut ifindex, mut mac): (u32, Option<MacAddr>),
+) -> Result<(), DropReason> {
+    let header = EthernetHeader::parse(packet.data())?;
+    if header.payload_offset > HEADER_LEN {
+        (ifindex, mac) = untagged((view, out), packet, &header, (ifindex, mac))?;
+        if meta_of_most(packet, meta, ifindex, mac) {
+            return Ok(());
         }
     }
-
-    /// The same for every frame.
-    #[inline(never)]
-    fn meta_of_any(
-        &self,
-        packet: &mut Packet,
-        meta: &mut Meta,
-        mut ifindex: u32,
-        mut mac: Option<MacAddr>,
-    ) -> Result<(), DropReason> {
-        let header = EthernetHeader::parse(packet.data())?;
-        if header.payload_offset > HEADER_LEN {
-            (ifindex, mac) = self.untag(packet, &header, (ifindex, mac))?;
-            if meta_of_most(packet, meta, ifindex, mac) {
-                return Ok(());
-            }
-        }
-        let is_to_many = header.dst.is_multicast();
-        if !is_to_many && mac.is_some_and(|mac| mac != header.dst) {
-            return Err(DropReason::OtherHost);
-        }
-        let family = match header.ether_type {
-            EtherType::IPV4 => Family::V4,
-            EtherType::IPV6 => Family::V6,
-            _ => return Err(DropReason::UnexpectedProtocol),
-        };
-        let Span { start, len } = packet.span;
-        packet.span = Span { start: start + HEADER_LEN, len: len - HEADER_LEN };
-        let h = wire::parse_ip(packet.data())?;
-        packet.span.len = usize::from(h.total_len);
-        if h.family() != family {
-            return Err(DropReason::MalformedIp);
-        }
-        // A veth peer leaves TCP and UDP checksums to a device that is not there.
-        if wire::complete_partial(packet.data_mut(), &h) {
-            self.exec.out.counters().work.checksums_completed.add(1);
-        }
-        meta.summary = (&h).into();
-        meta.enter(Ingress::of_port(ifindex), !is_to_many);
-        Ok(())
+    let is_to_many = header.dst.is_multicast();
+    if !is_to_many && mac.is_some_and(|mac| mac != header.dst) {
+        return Err(DropReason::OtherHost);
     }
+    let family = match header.ether_type {
+        EtherType::IPV4 => Family::V4,
+        EtherType::IPV6 => Family::V6,
+        _ => return Err(DropReason::UnexpectedProtocol),
+    };
+    let Span { start, len } = packet.span;
+    packet.span = Span { start: start + HEADER_LEN, len: len - HEADER_LEN };
+    let h = wire::parse_ip(packet.data())?;
+    packet.span.len = usize::from(h.total_len);
+    if h.family() != family {
+        return Err(DropReason::MalformedIp);
+    }
+    // A veth peer leaves TCP and UDP checksums to a device that is not there.
+    if wire::complete_partial(packet.data_mut(), &h) {
+        out.counters().work.checksums_completed.add(1);
+    }
+    meta.summary = (&h).into();
+    meta.enter(Ingress::of_port(ifindex), !is_to_many);
+    Ok(())
+}
 
-    /// Removes VLAN tags. The Ethernet header is moved, so that give_back finds it in front of the
-    /// IP packet. Returns the ingress interface, and the address that the frame may be to.
-    fn untag(
-        &self,
-        packet: &mut Packet,
-        header: &EthernetHeader,
-        (port, mac): (u32, Option<MacAddr>),
-    ) -> Result<(u32, Option<MacAddr>), DropReason> {
-        let tags = VlanTags::of(header);
-        let vlans = &self.view.topology.vlans;
-        if tags.is_empty() && !header.ether_type.is_vlan() {
-            untag(packet, header);
-            if let Some(remark) = vlans.remark_of_port(port) {
-                remark.write(packet.data_mut(), header);
-            }
-            return Ok((port, mac));
-        }
-        // A third tag is of a VLAN in a VLAN in a VLAN: none of those is known.
-        let vlan = vlans.of_frame(port, tags);
-        let vlan = vlan.filter(|_| !header.ether_type.is_vlan());
-        let vlan = vlan.ok_or(DropReason::UnknownVlan)?;
-        vlan.counters.received(self.exec.out.lane(), packet.span.len);
+/// Removes VLAN tags. The Ethernet header is moved, so that give_back finds it in front of the
+/// IP packet. Returns the ingress interface, and the address that the frame may be to.
+fn untagged(
+    (view, out): (&View, &impl AnyOut),
+    packet: &mut Packet,
+    header: &EthernetHeader,
+    (port, mac): (u32, Option<MacAddr>),
+) -> Result<(u32, Option<MacAddr>), DropReason> {
+    let tags = VlanTags::of(header);
+    let vlans = &view.topology.vlans;
+    if tags.is_empty() && !header.ether_type.is_vlan() {
         untag(packet, header);
-        if let Some(remark) = &vlan.remark {
+        if let Some(remark) = vlans.remark_of_port(port) {
             remark.write(packet.data_mut(), header);
         }
-        let mac = if vlan.is_mac(header.dst) { Some(header.dst) } else { mac };
-        Ok((vlan.ifindex, mac))
+        return Ok((port, mac));
     }
+    // A third tag is of a VLAN in a VLAN in a VLAN: none of those is known.
+    let vlan = vlans.of_frame(port, tags);
+    let vlan = vlan.filter(|_| !header.ether_type.is_vlan());
+    let vlan = vlan.ok_or(DropReason::UnknownVlan)?;
+    vlan.counters.received(out.lane(), packet.span.len);
+    untag(packet, header);
+    if let Some(remark) = &vlan.remark {
+        remark.write(packet.data_mut(), header);
+    }
+    let mac = if vlan.is_mac(header.dst) { Some(header.dst) } else { mac };
+    Ok((vlan.ifindex, mac))
+}
 
-    /// The summary of an IP packet.
-    #[inline(always)]
-    pub(crate) fn meta_of_packet(
-        &self,
-        packet: &Packet,
-        meta: &mut Meta,
-    ) -> Result<(), DropReason> {
-        let bytes = packet.data();
-        meta.summary = match wire::summarize(bytes, bytes.len()) {
-            Some((summary, _)) => summary,
-            None => (&wire::parse_ip(bytes)?).into(),
-        };
-        Ok(())
-    }
+/// The summary of an IP packet.
+#[inline(always)]
+pub(crate) fn meta_of_packet(packet: &Packet, meta: &mut Meta) -> Result<(), DropReason> {
+    let bytes = packet.data();
+    meta.summary = match wire::summarize(bytes, bytes.len()) {
+        Some((summary, _)) => summary,
+        None => (&wire::parse_ip(bytes)?).into(),
+    };
+    Ok(())
+}
 
-    /// A packet from Linux: made by a program of this machine, or forwarded by Linux from an
-    /// interface that is not a port. `tunnel` is the tunnel interface that Linux routed it to, 0 for the
-    /// private interface.
-    #[inline(always)]
-    pub(super) fn meta_from_linux(
-        &self,
-        packet: &mut Packet,
-        meta: &mut Meta,
-        tunnel: u32,
-    ) -> Result<(), DropReason> {
-        let mark = io::tun::mark::take(packet);
-        self.meta_of_packet(packet, meta)?;
-        packet.span.len = meta.summary.fields.total_len().into();
-        // Whether those are key exchange is seen in the packet alone.
-        let (src_port, dst_port) = meta.summary.flow.ports();
-        let is_natt =
-            self.view.topology.is_natt_port(src_port) || self.view.topology.is_natt_port(dst_port);
-        meta.enter(Ingress::of_linux(tunnel, mark), !is_natt);
-        Ok(())
-    }
+/// A packet from Linux: made by a program of this machine, or forwarded by Linux from an
+/// interface that is not a port. `tunnel` is the tunnel interface that Linux routed it to, 0 for the
+/// private interface.
+#[inline(always)]
+pub(super) fn meta_from_linux(
+    view: &View,
+    packet: &mut Packet,
+    meta: &mut Meta,
+    tunnel: u32,
+) -> Result<(), DropReason> {
+    let mark = io::tun::mark::take(packet);
+    meta_of_packet(packet, meta)?;
+    packet.span.len = meta.summary.fields.total_len().into();
+    // Whether those are key exchange is seen in the packet alone.
+    let (src_port, dst_port) = meta.summary.flow.ports();
+    let is_natt = view.topology.is_natt_port(src_port) || view.topology.is_natt_port(dst_port);
+    meta.enter(Ingress::of_linux(tunnel, mark), !is_natt);
+    Ok(())
 }
 
 /// Most frames, in a few comparisons: whole, untagged, to this port, with a checksum. False, and nothing has

@@ -4,9 +4,10 @@ mod addresses;
 mod ethernet;
 
 pub(crate) use addresses::Addresses;
+pub(crate) use ethernet::meta_of_packet;
+use ethernet::{meta_from_linux, meta_from_port};
 
 use io::Burst;
-use wire::FlowKey;
 
 use crate::burst::Path;
 use crate::features::Thread;
@@ -30,9 +31,11 @@ impl<O: Thread> Path<O> {
             }
             let (Some(packet), Some(meta)) = (burst.get_mut(at), metas.get_mut(at)) else { break };
             let found = match kind {
-                PortKind::Ethernet => self.meta_from_port(packet, meta, ifindex, mac),
-                PortKind::Private => self.meta_from_linux(packet, meta, 0),
-                PortKind::Tunnel => self.meta_from_linux(packet, meta, ifindex),
+                PortKind::Ethernet => {
+                    meta_from_port((&self.view, &self.exec.out), packet, meta, (ifindex, mac))
+                }
+                PortKind::Private => meta_from_linux(&self.view, packet, meta, 0),
+                PortKind::Tunnel => meta_from_linux(&self.view, packet, meta, ifindex),
             };
             match found {
                 Ok(()) => {
@@ -50,21 +53,6 @@ impl<O: Thread> Path<O> {
                 Err(reason) => meta.end = Some(reason.into()),
             }
         }
-    }
-
-    /// True if a packet to this host may have its source, answered from memory where it can be.
-    #[inline(always)]
-    pub(crate) fn is_known_source(&mut self, flow: &FlowKey) -> bool {
-        self.addresses.sources.has(flow.src_words()) || self.learn_source(flow)
-    }
-
-    #[inline(never)]
-    fn learn_source(&mut self, flow: &FlowKey) -> bool {
-        let is_possible = self.view.is_possible_source(flow.src(), true);
-        if is_possible {
-            self.addresses.sources.learn(flow.src_words());
-        }
-        is_possible
     }
 }
 
