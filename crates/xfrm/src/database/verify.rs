@@ -2,7 +2,7 @@
 
 use super::convert::mode;
 use super::direction::{self, direction_of};
-use super::fields::{counters, if_id_of, mark_of, set_mark_of, short_replay};
+use super::fields::{counters, options_of, short_replay};
 use super::iptfs;
 use super::offload;
 use super::sad::{ReplayForm, Sa, SaOptions};
@@ -196,23 +196,7 @@ fn options(a: &Attributes<'_>, direction: Option<u8>) -> Result<SaOptions, Failu
     }
     not_carried(a)?;
     let offload = offload::wanted(a)?.map(Box::new);
-    let number = |kind| a.value::<u32>(kind);
-    Ok(SaOptions {
-        extra_flags: number(attr::SA_EXTRA_FLAGS).unwrap_or(0),
-        care_of: a.value(attr::COADDR).map(Box::new),
-        encap,
-        tfc_pad_len: number(attr::TFCPAD).unwrap_or(0),
-        mark: mark_of(a),
-        set_mark: set_mark_of(a),
-        if_id: if_id_of(a),
-        direction,
-        offload,
-        cpu: number(attr::SA_PCPU),
-        iptfs: None,
-        mapping_max_age_s: number(attr::MTIMER_THRESH).unwrap_or(0),
-        replay_threshold: number(attr::REPLAY_THRESH).unwrap_or(DEFAULT_REPLAY_THRESHOLD),
-        timer_threshold: number(attr::ETIMER_THRESH).unwrap_or(DEFAULT_TIMER_THRESHOLD),
-    })
+    Ok(options_of(a, direction, encap, offload))
 }
 
 /// Refuses requests for what the database does not do.
@@ -318,8 +302,3 @@ pub(super) fn policy_type(a: &Attributes<'_>) -> Result<(), Failure> {
         Some(_) => Err(Failure::PolicyType),
     }
 }
-
-/// Linux's default for replay events, in packets.
-pub(super) const DEFAULT_REPLAY_THRESHOLD: u32 = 2;
-/// Linux's default for replay events, in tenths of a second.
-pub(super) const DEFAULT_TIMER_THRESHOLD: u32 = 10;
