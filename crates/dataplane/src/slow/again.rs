@@ -5,6 +5,7 @@ use io::Packet;
 use wire::Headers;
 
 use super::Slow;
+use super::carry_out::carry_out;
 use super::entered::{Entered, Resolved};
 use super::hold::HeldForSa;
 use crate::burst::Path;
@@ -25,7 +26,7 @@ pub(super) fn resolve_again(
 ) {
     let decided = resolve(&path.view, packet.data(), h, Entry::Outbound(origin));
     let entered = Entered::Again(origin, None);
-    slow.carry_out(path, decided, Resolved { packet, h, entered, grant });
+    carry_out(slow, path, decided, Resolved { packet, h, entered, grant });
 }
 
 /// Sends on what waited for SAs that are there now, each SA's in the order of arrival.

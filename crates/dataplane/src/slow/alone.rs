@@ -12,8 +12,10 @@ use super::again::{retry, send_errors};
 use super::from_devices::exchange;
 use super::gathered::move_on_gathered;
 use super::handed::{take_over, take_over_of_others};
+use super::judged::take_judged;
 use super::left::move_on_left;
 use super::payloads::{expire_payloads, move_on_payloads};
+use super::waited::move_on_waited;
 use crate::burst::Path;
 use crate::crypt::Inflation;
 use crate::model::{Handed, Left, Metas, Parcel, Source};
@@ -77,7 +79,7 @@ impl<'w> Alone<'w> {
 
     /// Moves on what other workers have handed over.
     pub(crate) fn take_over(&mut self, parcels: ArrayVec<Parcel, BURST_LEN>) {
-        let mut handed = self.slow.take_judged(self.path, parcels);
+        let mut handed = take_judged(self.slow, self.path, parcels);
         self.path.exec.crypt.inflation = Inflation::WHOLE;
         take_over_of_others(self.slow, self.path, &mut handed);
         move_on_gathered(self.slow, self.path);
@@ -93,7 +95,7 @@ impl<'w> Alone<'w> {
 
     /// Moves on what has tokens now.
     pub(crate) fn move_on_waited(&mut self) {
-        self.slow.move_on_waited(self.path);
+        move_on_waited(self.slow, self.path);
         move_on_gathered(self.slow, self.path);
     }
 

@@ -8,7 +8,7 @@
 //! | [`pass`] | under a rate limit | take tokens, and may get another DSCP |
 //! | [`remember_decision`] | of flows | leave a plan |
 //! | [`stop`] | that got no tokens | wait, go where there are some, or are dropped |
-//! | [`Slow::act`] | that did, or have no limit | go on as decided |
+//! | [`act`] | that did, or have no limit | go on as decided |
 //!
 //! A packet that does not pass leaves a plan all the same: those behind it would all be resolved else.
 
@@ -33,86 +33,78 @@ use crate::model::{Action, Translation};
 use crate::out::AnyOut;
 use crate::resolve::{Decided, Decision};
 
-impl Slow {
-    /// Carries out a decision about a packet.
-    pub(super) fn carry_out(
-        &mut self,
-        path: &mut Path,
-        mut decided: Decided,
-        mut resolved: Resolved<'_>,
-    ) {
-        claim(path, &mut decided, resolved.h);
-        if let Some(to) = decided.decision.handed_to() {
-            return hand_over(path, to, decided, resolved);
-        }
-        report(path, &decided, &resolved);
-        let Decided { decision, asked, limit, is_for_flow, .. } = decided;
-        let limit = limit.as_deref();
-        let h = resolved.h;
-        let passed = limit.map(|limit| {
-            let Path { view, exec, .. } = &mut *path;
-            let of = (&mut resolved.packet, resolved.grant.take());
-            pass((&mut exec.rooms.rates, view), limit, of, h)
-        });
-        let (marked, refused) = match passed.transpose() {
-            Ok(marked) => (marked, None),
-            Err(cause) => (None, Some(cause)),
-        };
-        let resolved = Resolved { h: marked.as_ref().unwrap_or(h), ..resolved };
-        remember_decision(path, &decision, (asked, is_for_flow), limit, &resolved);
-        match refused {
-            Some(cause) => stop(path, cause, limit, resolved),
-            None => self.act(path, decision, resolved, marked.is_some()),
-        }
+/// Carries out a decision about a packet.
+pub(super) fn carry_out(
+    slow: &mut Slow,
+    path: &mut Path,
+    mut decided: Decided,
+    mut resolved: Resolved<'_>,
+) {
+    claim(path, &mut decided, resolved.h);
+    if let Some(to) = decided.decision.handed_to() {
+        return hand_over(path, to, decided, resolved);
     }
-
-    /// Does with a packet as was decided.
-    fn act(
-        &mut self,
-        path: &mut Path,
-        decision: Decision,
-        resolved: Resolved<'_>,
-        is_marked: bool,
-    ) {
+    report(path, &decided, &resolved);
+    let Decided { decision, asked, limit, is_for_flow, .. } = decided;
+    let limit = limit.as_deref();
+    let h = resolved.h;
+    let passed = limit.map(|limit| {
         let Path { view, exec, .. } = &mut *path;
-        match decision {
-            Decision::Go(draft) => {
-                let meta = resolved.meta(is_marked);
-                apply(exec, view, &draft, (resolved.packet, resolved.h), &meta);
-            }
-            Decision::SealAll(seal) => seal_all(exec, view, seal, resolved.packet, resolved.h),
-            Decision::Translate(Translation { draft, found, rewrite }) => {
-                let h = resolved.h.into();
-                let by = (&found, rewrite);
-                if let Some(packet) = translate(&mut exec.out, by, resolved.packet, h) {
-                    apply_translated(exec, view, &draft, packet, h);
-                }
-            }
-            Decision::Hold(key, origin) => {
-                self.waiting.hold(
-                    (view, &mut exec.out),
-                    resolved.packet,
-                    resolved.h,
-                    (origin, key),
-                );
-            }
-            Decision::Gather(why) => {
-                let h = resolved.h;
-                let mut handed = handed(&view.reader, resolved.packet, resolved.entered);
-                handed.forget_ports();
-                let Executor { out, rooms, .. } = exec;
-                let (fragments, ends) =
-                    (rooms.fragments.as_deref_mut(), (h.src, h.dst, h.protocol));
-                gather(fragments, (view, out), handed, ends, why);
-            }
-            Decision::Error(cause, reason, origin) => {
-                let by = (&*view, &mut exec.out);
-                self.errors.make(by, &resolved.packet, resolved.h, (origin, cause));
-                exec.out.drop(resolved.packet, reason);
-            }
-            Decision::Drop(reason) => exec.out.drop(resolved.packet, reason),
-            Decision::Consume => exec.out.end(resolved.packet, Outcome::Consumed),
+        let of = (&mut resolved.packet, resolved.grant.take());
+        pass((&mut exec.rooms.rates, view), limit, of, h)
+    });
+    let (marked, refused) = match passed.transpose() {
+        Ok(marked) => (marked, None),
+        Err(cause) => (None, Some(cause)),
+    };
+    let resolved = Resolved { h: marked.as_ref().unwrap_or(h), ..resolved };
+    remember_decision(path, &decision, (asked, is_for_flow), limit, &resolved);
+    match refused {
+        Some(cause) => stop(path, cause, limit, resolved),
+        None => act(slow, path, decision, resolved, marked.is_some()),
+    }
+}
+
+/// Does with a packet as was decided.
+fn act(
+    slow: &mut Slow,
+    path: &mut Path,
+    decision: Decision,
+    resolved: Resolved<'_>,
+    is_marked: bool,
+) {
+    let Path { view, exec, .. } = &mut *path;
+    match decision {
+        Decision::Go(draft) => {
+            let meta = resolved.meta(is_marked);
+            apply(exec, view, &draft, (resolved.packet, resolved.h), &meta);
         }
+        Decision::SealAll(seal) => seal_all(exec, view, seal, resolved.packet, resolved.h),
+        Decision::Translate(Translation { draft, found, rewrite }) => {
+            let h = resolved.h.into();
+            let by = (&found, rewrite);
+            if let Some(packet) = translate(&mut exec.out, by, resolved.packet, h) {
+                apply_translated(exec, view, &draft, packet, h);
+            }
+        }
+        Decision::Hold(key, origin) => {
+            slow.waiting.hold((view, &mut exec.out), resolved.packet, resolved.h, (origin, key));
+        }
+        Decision::Gather(why) => {
+            let h = resolved.h;
+            let mut handed = handed(&view.reader, resolved.packet, resolved.entered);
+            handed.forget_ports();
+            let Executor { out, rooms, .. } = exec;
+            let (fragments, ends) = (rooms.fragments.as_deref_mut(), (h.src, h.dst, h.protocol));
+            gather(fragments, (view, out), handed, ends, why);
+        }
+        Decision::Error(cause, reason, origin) => {
+            let by = (&*view, &mut exec.out);
+            slow.errors.make(by, &resolved.packet, resolved.h, (origin, cause));
+            exec.out.drop(resolved.packet, reason);
+        }
+        Decision::Drop(reason) => exec.out.drop(resolved.packet, reason),
+        Decision::Consume => exec.out.end(resolved.packet, Outcome::Consumed),
     }
 }
 

@@ -3,6 +3,7 @@
 use wire::Fragment;
 
 use super::Slow;
+use super::carry_out::carry_out;
 use super::entered::{Entered, Resolved};
 use super::seal_on::seal_on;
 use crate::burst::Path;
@@ -43,13 +44,13 @@ pub(super) fn move_on_fragment(
             let entry = Entry::of(&path.view, &meta, held.as_deref());
             let decided = resolve(&path.view, packet.data(), &h, entry);
             let entered = Entered::Arrived(&meta, ports);
-            slow.carry_out(path, decided, Resolved { packet, h: &h, entered, grant });
+            carry_out(slow, path, decided, Resolved { packet, h: &h, entered, grant });
         }
         Handed::Again(packet, origin, _) => {
             let entry = Entry::Outbound(origin);
             let decided = resolve(&path.view, packet.data(), &h, entry);
             let entered = Entered::Again(origin, ports);
-            slow.carry_out(path, decided, Resolved { packet, h: &h, entered, grant });
+            carry_out(slow, path, decided, Resolved { packet, h: &h, entered, grant });
         }
         // Those are judged already, and never wait here.
         Handed::Sealed(packet, sas) => seal_on(&path.view, &mut path.exec, packet, sas),

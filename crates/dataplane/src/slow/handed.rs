@@ -6,9 +6,10 @@ use io::BURST_LEN;
 use super::Slow;
 use super::again::resolve_again;
 use super::fragments::move_on_fragment;
+use super::miss::resolve_miss;
 use super::seal_on::seal_on;
+use crate::burst::Path;
 use crate::burst::classify::meta_of_packet;
-use crate::burst::{Misses, Path};
 use crate::flows::FlowCache;
 use crate::model::{Action, Arrived, Handed, Meta, prefetch_headers};
 use crate::out::AnyOut;
@@ -72,7 +73,7 @@ pub(super) fn take_over(
         }
         // Not by a plan of before, which may lead back.
         match hands_over(&path.flows, meta) {
-            true => slow.miss(path, packet, meta, held.as_deref()),
+            true => resolve_miss(slow, path, (packet, None), meta, held.as_deref()),
             false => path.enter_any(slow, packet, meta, held.as_deref()),
         }
         if path.exec.crypt.opens.is_to_unwrap() {

@@ -16,30 +16,29 @@ use io::BURST_LEN;
 use outcome::DropReason;
 
 use super::Slow;
+use super::waited::go_on;
 use crate::burst::Path;
 use crate::burst::classify::meta_of_packet;
 use crate::features::limit::Grant;
 use crate::model::{Arrived, Handed, Judging, Meta, Parcel};
 use crate::out::{AnyOut, Out};
 
-impl Slow {
-    /// Takes packets out that are judged here, or were where they have been, and moves them on; what is left is in its order.
-    pub(super) fn take_judged(
-        &mut self,
-        path: &mut Path,
-        parcels: ArrayVec<Parcel, BURST_LEN>,
-    ) -> ArrayVec<Handed, BURST_LEN> {
-        let mut left = ArrayVec::new();
-        for Parcel { handed, judging } in parcels {
-            match judging {
-                // As many as came.
-                None => drop(left.try_push(handed)),
-                Some(judging) if judging.passed.is_none() => judge(path, handed, judging),
-                Some(judging) => self.go_on(path, handed, Grant::judged(judging)),
-            }
+/// Takes packets out that are judged here, or were where they have been, and moves them on; what is left is in its order.
+pub(super) fn take_judged(
+    slow: &mut Slow,
+    path: &mut Path,
+    parcels: ArrayVec<Parcel, BURST_LEN>,
+) -> ArrayVec<Handed, BURST_LEN> {
+    let mut left = ArrayVec::new();
+    for Parcel { handed, judging } in parcels {
+        match judging {
+            // As many as came.
+            None => drop(left.try_push(handed)),
+            Some(judging) if judging.passed.is_none() => judge(path, handed, judging),
+            Some(judging) => go_on(slow, path, handed, Grant::judged(judging)),
         }
-        left
     }
+    left
 }
 
 /// Judges a packet of another worker, as the home of its limiters.

@@ -2,7 +2,9 @@
 //!
 //! | packets | file |
 //! | --- | --- |
+//! | without a plan | `miss.rs` |
 //! | that were resolved | `carry_out.rs`, in steps: `claim.rs`, `limited.rs`, `remember.rs`, `drafts.rs` |
+//! | of flows whose application is not known | `looked.rs` |
 //! | held for an SA | `hold.rs`, and `again.rs` once it is there |
 //! | ICMP errors of this host | `errors.rs`, and `again.rs` when they go |
 //! | ICMP errors about what this host has sent | `path_errors.rs`, `segment_errors.rs` |
@@ -30,6 +32,7 @@ mod judged;
 mod left;
 mod limited;
 mod looked;
+mod miss;
 mod path_errors;
 mod payloads;
 mod remember;
@@ -40,20 +43,12 @@ mod waited;
 
 use std::sync::Arc;
 
-use esp::Sa;
-use io::Packet;
-use policy::SaEntry;
-
-use crate::burst::{Misses, Path};
-use crate::features::limit::Grant;
+use crate::burst::Path;
 use crate::host_limits::HostLimits;
-use crate::model::Meta;
-use crate::out::{AnyOut, Out};
-use crate::resolve::resolve_arrival;
+use crate::out::Out;
 pub(crate) use alone::Alone;
 pub(crate) use claim::{ask_for_own, claim};
 pub(crate) use drafts::apply;
-use entered::{Entered, Resolved};
 use errors::Errors;
 use hold::SaQueue;
 pub(crate) use looked::counters_for_helper;
@@ -63,48 +58,6 @@ pub(crate) use remember::remember;
 pub(crate) struct Slow {
     waiting: SaQueue,
     errors: Errors,
-}
-
-impl Misses for Slow {
-    #[inline(always)]
-    fn takes_all(&self) -> bool {
-        false
-    }
-
-    #[inline(never)]
-    fn miss(&mut self, path: &mut Path, packet: Packet, meta: &Meta, held: Option<&SaEntry<Sa>>) {
-        self.resolve_miss(path, (packet, None), meta, held);
-    }
-}
-
-impl Slow {
-    /// Resolves a packet that has no plan, with the tokens that it has got if it has waited for some.
-    #[inline(always)]
-    fn resolve_miss(
-        &mut self,
-        path: &mut Path,
-        (packet, grant): (Packet, Option<Grant>),
-        meta: &Meta,
-        held: Option<&SaEntry<Sa>>,
-    ) {
-        let h = match wire::parse_ip(packet.data()) {
-            Ok(h) => h,
-            // It parsed when it was classified.
-            Err(error) => return path.exec.out.drop(packet, error.into()),
-        };
-        let decided = resolve_arrival(&path.view, packet.data(), &h, meta, held);
-        path.exec
-            .out
-            .counters
-            .work
-            .flow_misses
-            .add(u64::from(!decided.decision.is_counted_later()));
-        self.carry_out(
-            path,
-            decided,
-            Resolved { packet, h: &h, entered: Entered::Arrived(meta, None), grant },
-        );
-    }
 }
 
 impl Slow {

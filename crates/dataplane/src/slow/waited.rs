@@ -9,6 +9,7 @@ use super::Slow;
 use super::again::resolve_again;
 use super::fragments::move_on_fragment;
 use super::handed::take_over;
+use super::miss::resolve_miss;
 use crate::burst::Path;
 use crate::burst::classify::meta_of_packet;
 use crate::features::Holds;
@@ -17,60 +18,58 @@ use crate::features::limit::queues::Dequeued;
 use crate::model::{Action, Arrived, Handed, Meta, RateSlot};
 use crate::out::AnyOut;
 
-impl Slow {
-    /// Moves on what has tokens now, and ends what has waited too long; some of it at once.
-    pub(super) fn move_on_waited(&mut self, path: &mut Path) {
-        for _ in 0..AT_ONCE {
-            let Some(next) = path.exec.rooms.rates.next_waited(path.view.now.ns) else { break };
-            path.exec.out.released(1);
-            match next {
-                Dequeued::On(handed, grant) => self.go_on(path, handed, grant),
-                Dequeued::Drop(handed, reason) => path.exec.out.drop(handed.into_packet(), reason),
-            }
+/// Moves on what has tokens now, and ends what has waited too long; some of it at once.
+pub(super) fn move_on_waited(slow: &mut Slow, path: &mut Path) {
+    for _ in 0..AT_ONCE {
+        let Some(next) = path.exec.rooms.rates.next_waited(path.view.now.ns) else { break };
+        path.exec.out.released(1);
+        match next {
+            Dequeued::On(handed, grant) => go_on(slow, path, handed, grant),
+            Dequeued::Drop(handed, reason) => path.exec.out.drop(handed.into_packet(), reason),
         }
     }
+}
 
-    /// Moves a packet on as what holds now says, with the tokens that it has got.
-    pub(super) fn go_on(&mut self, path: &mut Path, handed: Handed, grant: Grant) {
-        let arrived = match handed {
-            Handed::Arrived(arrived @ Arrived { ports: None, .. }) => arrived,
-            Handed::Arrived(Arrived { ports, .. }) | Handed::Again(_, _, ports @ Some(_)) => {
-                return move_on_fragment(self, path, handed, (ports, Some(grant)));
-            }
-            Handed::Again(packet, origin, None) => {
-                return match wire::parse_ip(packet.data()) {
-                    Ok(h) => resolve_again(self, path, packet, &h, (origin, Some(grant))),
-                    Err(error) => path.exec.out.drop(packet, error.into()),
-                };
-            }
-            // Those are under no limit.
-            Handed::Sealed(..) | Handed::Frame(..) => {
-                return take_over(self, path, &mut ArrayVec::from_iter([handed]));
-            }
-        };
-        let Arrived { packet, ingress, has_flow, outers, held, .. } = arrived;
-        let mut meta = Meta::default();
-        if let Err(reason) = meta_of_packet(&packet, &mut meta) {
-            return path.exec.out.drop(packet, reason);
+/// Moves a packet on as what holds now says, with the tokens that it has got.
+pub(super) fn go_on(slow: &mut Slow, path: &mut Path, handed: Handed, grant: Grant) {
+    let arrived = match handed {
+        Handed::Arrived(arrived @ Arrived { ports: None, .. }) => arrived,
+        Handed::Arrived(Arrived { ports, .. }) | Handed::Again(_, _, ports @ Some(_)) => {
+            return move_on_fragment(slow, path, handed, (ports, Some(grant)));
         }
-        meta.enter(ingress, has_flow);
-        outers.into_iter().for_each(|outers| meta.set_outers(outers));
-        path.look_for(slice::from_mut(&mut meta));
-        if path.exec.out.taps.is_some() {
-            path.tap_handed(&packet, &meta, held.as_deref());
+        Handed::Again(packet, origin, None) => {
+            return match wire::parse_ip(packet.data()) {
+                Ok(h) => resolve_again(slow, path, packet, &h, (origin, Some(grant))),
+                Err(error) => path.exec.out.drop(packet, error.into()),
+            };
         }
-        let owner = path.view.owner;
-        if ingress == ingress.of_other() {
-            path.view.owner = None;
+        // Those are under no limit.
+        Handed::Sealed(..) | Handed::Frame(..) => {
+            return take_over(slow, path, &mut ArrayVec::from_iter([handed]));
         }
-        match limited_by_plan(path, &packet, &meta) {
-            Some(slot) => {
-                path.exec.apply_granted(&path.view, (slot, grant), packet, &meta);
-            }
-            None => self.resolve_miss(path, (packet, Some(grant)), &meta, held.as_deref()),
-        }
-        path.view.owner = owner;
+    };
+    let Arrived { packet, ingress, has_flow, outers, held, .. } = arrived;
+    let mut meta = Meta::default();
+    if let Err(reason) = meta_of_packet(&packet, &mut meta) {
+        return path.exec.out.drop(packet, reason);
     }
+    meta.enter(ingress, has_flow);
+    outers.into_iter().for_each(|outers| meta.set_outers(outers));
+    path.look_for(slice::from_mut(&mut meta));
+    if path.exec.out.taps.is_some() {
+        path.tap_handed(&packet, &meta, held.as_deref());
+    }
+    let owner = path.view.owner;
+    if ingress == ingress.of_other() {
+        path.view.owner = None;
+    }
+    match limited_by_plan(path, &packet, &meta) {
+        Some(slot) => {
+            path.exec.apply_granted(&path.view, (slot, grant), packet, &meta);
+        }
+        None => resolve_miss(slow, path, (packet, Some(grant)), &meta, held.as_deref()),
+    }
+    path.view.owner = owner;
 }
 
 /// The place of the limit in a packet's plan, if that holds.
