@@ -50,6 +50,9 @@ pub(super) fn way_onward<N: Notes>(question: &mut Question<'_, N>, origin: Origi
 /// Tells the path that a rule has chosen.
 pub(super) fn tell_path<N: Notes>(question: &mut Question<'_, N>, origin: Origin) {
     let (view, h) = (question.view, question.h);
+    if view.steering.is_empty() {
+        return;
+    }
     if let Some(Steered { rule, exit }) = steered(view, h, origin, &lookup(view, h, origin)) {
         let path = exit.map(|exit| Arc::clone(&exit.name));
         question.tell(|| Step::Path { rule: Arc::clone(rule), path });
@@ -59,6 +62,9 @@ pub(super) fn tell_path<N: Notes>(question: &mut Question<'_, N>, origin: Origin
 /// True if a rule leads a packet out of a port, in clear.
 pub(super) fn is_steered_to_port(context: &Context<'_>, origin: Origin) -> bool {
     let Context { view, h, .. } = *context;
+    if view.steering.is_empty() {
+        return false;
+    }
     let steered = steered(view, h, origin, &lookup(view, h, origin));
     steered.is_some_and(|steered| !matches!(route_of(view, h, steered), Route::Tunnel(_)))
 }

@@ -66,6 +66,12 @@ impl Steering {
         Steering { rules: Rules::new(rules), exits, ifindices }
     }
 
+    /// True if there are no paths to choose from.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ifindices.is_empty()
+    }
+
     /// True if the routes lead to a path, so that a rule may choose another.
     #[inline]
     pub(crate) fn is_path(&self, ifindex: u32) -> bool {
