@@ -1,25 +1,18 @@
-//! A fast path for IPsec on Linux: daemon and command line.
+//! The program `culvert`: its command line, and the commands.
 //!
 //! | module | what it is |
 //! | --- | --- |
 //! | `cli` | the command line, defined once: help, man pages and completion come from it |
-//! | `command` | every command but `culvert run`, a file for each group |
+//! | `command` | a file for each group of commands |
 //! | `table` | tables for people |
 //!
-//! The daemon is crate `control`, `culvert doctor` crate `doctor`, the configuration crate `config`, and what commands
-//! and the daemon say to one another crate `report`.
+//! `culvert run`, the daemon, is crate `control`, `culvert doctor` crate `doctor`, the configuration crate `config`, and
+//! what commands and the daemon say to one another crate `report`.
 #![forbid(unsafe_code)]
 
 mod cli;
 mod command;
 mod table;
-
-/// The parts of the daemon that `culvert-bench` measures.
-pub mod measured {
-    pub use crate::table::Growing;
-    pub use config::EngineChoice;
-    pub use control::{InstallOptions, InstallReport, bench_install, providers};
-}
 
 use std::error::Error;
 use std::io::Write;

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use report::terminal::has_colours;
 
 /// Columns of the terminal that the output goes to; none for a file or pipe, which get all of a table.
 pub fn terminal_width() -> Option<usize> {
@@ -75,7 +76,7 @@ pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Stri
     }
     let text: Vec<String> = table.lines().map(|l| l.trim_end().to_owned()).collect();
     match text.split_first() {
-        Some((first, rest)) if is_bold() => {
+        Some((first, rest)) if has_colours() => {
             let mut out = format!("\u{1b}[1m{first}\u{1b}[0m");
             for line in rest {
                 out.push('\n');
@@ -94,58 +95,6 @@ pub fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String 
     let lines: Vec<String> =
         pairs.iter().map(|(name, value)| format!("  {name:<width$}  {value}")).collect();
     lines.join("\n")
-}
-
-/// A table whose lines are printed one by one: each column is as wide as its head and its cells so far.
-pub struct Growing {
-    /// Heads of the columns. Those that start with `>` are aligned to the right.
-    head: Vec<String>,
-    widths: Vec<usize>,
-}
-
-impl Growing {
-    /// A table with these columns.
-    pub fn new(head: &[&str]) -> Growing {
-        let widths = head.iter().map(|head| head.trim_start_matches('>').len()).collect();
-        Growing { head: head.iter().map(|head| (*head).to_owned()).collect(), widths }
-    }
-
-    /// Makes room for cells that come later.
-    pub fn fit(&mut self, cells: &[String]) {
-        for (width, cell) in self.widths.iter_mut().zip(cells) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-
-    /// The line of heads: bold on a terminal.
-    pub fn head(&self) -> String {
-        let heads: Vec<String> =
-            self.head.iter().map(|head| head.trim_start_matches('>').to_owned()).collect();
-        let line = self.laid_out(&heads);
-        if is_bold() { format!("\u{1b}[1m{line}\u{1b}[0m") } else { line }
-    }
-
-    /// One line of the table.
-    pub fn line(&mut self, cells: &[String]) -> String {
-        self.fit(cells);
-        self.laid_out(cells)
-    }
-
-    fn laid_out(&self, cells: &[String]) -> String {
-        let columns = self.head.iter().zip(&self.widths).zip(cells);
-        let cells: Vec<String> = columns
-            .map(|((head, width), cell)| match head.starts_with('>') {
-                true => format!("{cell:>width$}"),
-                false => format!("{cell:<width$}"),
-            })
-            .collect();
-        cells.join("  ").trim_end().to_owned()
-    }
-}
-
-/// True if heads are bold: on a terminal, unless the user wants none.
-fn is_bold() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
 #[cfg(test)]

@@ -36,8 +36,9 @@ mod unprivileged;
 mod vlan_entries;
 
 use std::error::Error;
-use std::io::IsTerminal;
 use std::process::ExitCode;
+
+use report::terminal::has_colours;
 
 use self::facts::Facts;
 use self::finding::{Finding, Outcome};
@@ -56,7 +57,7 @@ pub fn run(
     options: &Options,
 ) -> Result<(String, ExitCode), Box<dyn Error>> {
     let look = || examine(&gather::facts(name, options));
-    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour = has_colours();
     let (output, is_well) = if options.fix {
         fix::run(How { yes: options.yes, json, colour }, look)?
     } else {

@@ -10,6 +10,7 @@
 //! | [`paths`] | where an instance keeps its sockets and its state |
 //! | [`protocol`] | names of IP protocols |
 //! | [`rule_text`] | routing rules in iproute2's words |
+//! | [`terminal`] | whether output may have colours |
 //! | [`units`] | numbers, times and spans for people |
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,7 @@ pub mod paths;
 pub mod protocol;
 mod reload;
 pub mod rule_text;
+pub mod terminal;
 pub mod units;
 mod warning;
 mod why;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use culvert::measured::EngineChoice;
+use config::EngineChoice;
 
 /// Measure culvert's data path in memory.
 ///

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use bench::limits::{LimitOptions, LimitRow, limits};
-use culvert::measured::Growing;
 
 use super::cli::BenchLimitsArgs;
+use super::growing::Growing;
 
 /// Prints each row as it comes: a line of a table, or a JSON object.
 pub fn run(args: &BenchLimitsArgs, json: bool) -> Result<(), Box<dyn Error>> {

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bench::row::{COLUMNS, Column, columns};
 use bench::{Listener, Row};
-use culvert::measured::Growing;
+
+use super::growing::Growing;
 
 /// Prints rows as a table that grows, or as JSON objects, one a line.
 pub struct Live {

@@ -5,9 +5,10 @@
 //! | `cli` | the command line |
 //! | `run` | which benchmark runs with what, and their report |
 //! | `limits`, `requests` | the two that have options and rows of their own |
-//! | `live` | rows as they come |
+//! | `live`, `growing` | rows as they come, and their table |
 
 mod cli;
+mod growing;
 mod limits;
 mod live;
 mod requests;

@@ -3,9 +3,10 @@
 use std::error::Error;
 use std::io::{self, Write};
 
-use culvert::measured::{Growing, InstallOptions, InstallReport, bench_install, providers};
+use control::{InstallOptions, InstallReport, bench_install, providers};
 
 use super::cli::BenchRequestsArgs;
+use super::growing::Growing;
 
 /// Runs each number of SAs, and prints what it gives at once: a line of a table, or a JSON object.
 pub fn run(args: &BenchRequestsArgs, json: bool) -> Result<(), Box<dyn Error>> {

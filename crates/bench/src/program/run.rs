@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use bench::report::{Part, Report};
 use bench::{Bench, Direction, Options, Peer, Row};
+use config::EngineChoice;
+use control::providers;
 use crypto::{Provider, Suite};
-use culvert::measured::{EngineChoice, providers};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::cli::{AllArgs, BenchArgs, BenchCommand, BenchDirection, PeerArgs};
