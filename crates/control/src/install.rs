@@ -306,7 +306,7 @@ fn peer(tunnel: u32) -> IpAddr {
 }
 
 /// Source, destination and SPI of an SA: even ones are outbound.
-fn ends(number: u32) -> (IpAddr, IpAddr, u32) {
+pub(super) fn ends(number: u32) -> (IpAddr, IpAddr, u32) {
     // SPIs as IKE daemons have them: spread over all of the range.
     let spi = (number + 1).wrapping_mul(0x9e37_79b1);
     let other = peer(number / 2);
@@ -314,7 +314,7 @@ fn ends(number: u32) -> (IpAddr, IpAddr, u32) {
 }
 
 /// Lifetimes by time, as IKE daemons set them, and none by volume.
-fn limits(spread: u32) -> LifetimeConfig {
+pub(super) fn limits(spread: u32) -> LifetimeConfig {
     LifetimeConfig {
         soft_bytes: u64::MAX,
         hard_bytes: u64::MAX,
@@ -327,12 +327,17 @@ fn limits(spread: u32) -> LifetimeConfig {
 }
 
 pub(super) fn new_sa(number: u32) -> Message {
+    new_sa_within(number, limits(number))
+}
+
+/// An SA with these limits.
+pub(super) fn new_sa_within(number: u32, limits: LifetimeConfig) -> Message {
     let (src, dst, spi) = ends(number);
     let mut w = request(kind::NEWSA);
     w.fixed(&SaInfo {
         id: Id { dst: dst.into(), spi: Be32(spi), protocol: ESP, ..Id::default() },
         src: src.into(),
-        limits: limits(number),
+        limits,
         reqid: number / 2 + 1,
         family: AF_INET,
         mode: TUNNEL,
@@ -357,7 +362,7 @@ pub(super) fn delete_sa(number: u32) -> Message {
 }
 
 /// The kernel's number of a policy's direction: out, in, forward in turn.
-fn direction(number: u32) -> u8 {
+pub(super) fn direction(number: u32) -> u8 {
     [1, 0, 2][(number % 3) as usize]
 }
 
@@ -381,20 +386,31 @@ fn selector(number: u32) -> SelectorInfo {
 /// Deletes a policy.
 #[cfg(test)]
 pub(super) fn delete_policy(number: u32) -> Message {
+    delete_policy_of(number, selector(number))
+}
+
+/// Deletes a policy for packets of a selector.
+#[cfg(test)]
+pub(super) fn delete_policy_of(number: u32, selector: SelectorInfo) -> Message {
     let mut w = request(kind::DELPOLICY);
-    let (selector, dir) = (selector(number), direction(number));
+    let dir = direction(number);
     w.fixed(&xfrm::codec::PolicyId { selector, dir, ..Default::default() });
     w.finish()
 }
 
 /// Policies of a tunnel: out, in, forward; a network of 256 addresses behind each peer.
 pub(super) fn new_policy(number: u32) -> Message {
+    new_policy_of(number, selector(number))
+}
+
+/// A policy of a tunnel for packets of a selector.
+pub(super) fn new_policy_of(number: u32, selector: SelectorInfo) -> Message {
     let (tunnel, dir) = (number / 3, direction(number));
     let (outbound, other) = (dir == 1, peer(tunnel));
     let (outer_src, outer_dst) = if outbound { (LOCAL, other) } else { (other, LOCAL) };
     let mut w = request(kind::NEWPOLICY);
     w.fixed(&PolicyInfo {
-        selector: selector(number),
+        selector,
         limits: LifetimeConfig { soft_add_s: 0, hard_add_s: 0, ..limits(0) },
         priority: 375_423,
         dir,

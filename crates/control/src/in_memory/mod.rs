@@ -7,6 +7,7 @@
 
 mod applications;
 mod histories;
+mod lives;
 mod world;
 
 use std::cell::RefCell;
