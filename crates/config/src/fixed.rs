@@ -1,8 +1,9 @@
 //! Keys that a running daemon does not follow: they take effect with a restart.
 
 use super::{
-    Config, CryptoConfig, GuardConfig, KernelConfig, LogConfig, NatConfig, PathMtuConfig,
-    SecurityConfig, Srv6Config, TunConfig, TunnelHeadersConfig, ViciConfig, WorkerConfig,
+    ApplicationsConfig, Config, CryptoConfig, GuardConfig, KernelConfig, LogConfig, NatConfig,
+    PathMtuConfig, SecurityConfig, Srv6Config, TunConfig, TunnelHeadersConfig, ViciConfig,
+    WorkerConfig,
 };
 
 /// Adds the keys of a table in which two values differ. Each key of the type is named, so that a new one has to be placed.
@@ -93,6 +94,8 @@ impl Config {
             marks: Vec::new(),
             vlans: Vec::new(),
             limits: Vec::new(),
+            applications: ApplicationsConfig::default(),
+            application_list: Vec::new(),
             gtpu: Vec::new(),
             iptfs: self.iptfs.clone(),
             worker: WorkerConfig { cpus, cpu, crypto_cpus, ..fixed },
@@ -126,6 +129,8 @@ impl Config {
             marks: next.marks.clone(),
             vlans: next.vlans.clone(),
             limits: next.limits.clone(),
+            applications: next.applications.clone(),
+            application_list: next.application_list.clone(),
             gtpu: next.gtpu.clone(),
             worker,
             guard: next.guard.clone(),

@@ -17,6 +17,7 @@ mod life;
 mod linux;
 mod offload;
 pub mod pcapng;
+mod plan;
 mod reload;
 mod sa;
 mod shows;
@@ -48,24 +49,23 @@ use self::linux::{
     vrfs, way_back, xfrm_interfaces,
 };
 use self::offload::{Offload, cryptodevs, device, devices, packet_devices, rtl_simulation};
-pub use self::ports::FRAMES_PER_FULL_QUEUE;
-use self::ports::Programs;
+pub use self::ports::rings::FRAMES_PER_FULL_QUEUE;
 pub use self::private::is_ours as is_own_rule;
-use self::sa::{Sas, asked, by_sender, early, inner_mtus, left, lifetimes, path_mtus, shortfall};
+use self::sa::{Sas, by_sender, early, inner_mtus, left, lifetimes};
 use self::shows::{
-    Parts, Shows, capture, control, events, kernel_blocks, limit_commands, reader, texts, vici, why,
+    Parts, Shows, control, events, kernel_blocks, limit_commands, reader, texts, vici, why,
 };
 use self::wants::Wants;
 use self::workers::Crew;
 use self::workers::news::Hearers;
-use self::workers::{engines, esp_sockets, heartbeat, plan, ports, rate_limits, steering};
+use self::workers::{engines, esp_sockets, heartbeat, layout, ports, steering};
 
 pub use confinement::confine_server;
 pub use engines::providers;
 pub use error::StartError;
-pub use life::examine::{Situation, examine};
 pub use limits::{FRAMES_SPARE, frames_at_start};
 pub use nat::statistics as connection_statistics;
+pub use plan::examine::examine;
 pub use privileges::missing as missing_capabilities;
 pub use privileges::{drop_all as drop_capabilities, forgo_all as forgo_capabilities};
 pub use slots::QUEUES_PER_WORKER;
@@ -227,35 +227,6 @@ impl Daemon {
     fn shown(&mut self, now: Now) -> (&mut Shows, Parts<'_>) {
         let Daemon { config, linux, sa, offload, crew, shows, life, .. } = self;
         (shows, Parts { now, config, linux, sa, offload, crew, life })
-    }
-
-    /// Sets everything up for the first time. Nothing is taken from Linux, by a port or by a route,
-    /// before the workers can send it on.
-    fn begin(&mut self, now: Now, programs: Programs) {
-        let Daemon { config, wants, linux, sa, crew, life, .. } = self;
-        if sa.source.carries_on() {
-            crew.ports.set_beside_kernel();
-        }
-        linux.follow_interfaces(&mut sa.source, config.port_names(), wants);
-        let steps = sa.changed_policies(linux, wants);
-        sa.follow_with_guard(now, config, &steps, wants);
-        crew.ports.take_in(programs);
-        life.beat(Now::read(), &sa.source, crew);
-        crew.follow_sas(&mut sa.source);
-        // Ports take this from their first frame on.
-        let policies = sa.followed.values().map(|p| &p.config);
-        let local = linux.observer.snapshot().addresses().map(|a| a.addr).collect();
-        let tunnelled = linux.tunnels.follow_all_routes(linux.observer.snapshot());
-        let tunnelled = tunnelled.into_iter().chain(linux.reflection.segments().prefixes());
-        let steering = crew.ports.steering().with(local, policies, tunnelled);
-        crew.ports.steer(steering);
-        self.follow_links(now);
-        self.linux.follow_marks(&mut self.sa.source, &mut self.wants);
-        self.publish(now);
-        let Daemon { linux, sa, crew, .. } = self;
-        sa.follow_inner_mtus(now, &steps, linux, crew);
-        // Ports are attached by now.
-        self.carry_out(now);
     }
 }
 

@@ -1,12 +1,12 @@
-//! The start: finds and reports everything that can be wrong with a machine.
+//! The start: a preamble that only a start has, and then the [plan](super::plan) of the way from nothing.
 //!
-//! Ready means that packets pass. So nothing takes a packet from Linux before the workers can send it
-//! on: guard and saved SAs come first, then routes and neighbours, then the ports' sockets. Only then
-//! are the XDP programs attached and the routes to the private interface added. The programs are
-//! loaded meanwhile, on threads of their own: that takes as long as all the rest.
+//! The preamble makes what a running daemon never changes: rights, the vault, buffers, the guard, the private interface, the
+//! sockets of clients. The rest is the configuration's, and is carried out as a reload's is.
+//!
+//! Ready means that packets pass. Steering programs are loaded meanwhile, on threads of their own: that takes as long as all
+//! the rest.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,9 @@ use std::time::{Duration, Instant};
 
 use config::{Config, Firewall, IptfsRates, SourceChoice};
 use dataplane::{Polling, Tables};
-use esp::Sa;
-use forward::path_mtu::PathMtuTable;
 use guard::Guard;
 use io::{ChunkSize, Tun, Umem, UmemConfig};
 use mirror::Observer;
-use policy::Databases;
 use report::paths;
 use rustix::mm::MlockAllFlags;
 use rustix::process::DumpableBehavior;
@@ -33,7 +30,6 @@ use vault::{Record, Vault, VaultError};
 use xfrm::{KernelSad, ServerLimits};
 
 use super::by_sender::BySender;
-use super::capture::{Slots, Traces};
 use super::clock::Now;
 use super::confinement::Confinement;
 use super::control::Control;
@@ -43,34 +39,31 @@ use super::early::Early;
 use super::engines::providers;
 use super::error::{StartError, system};
 use super::esp_sockets::EspSockets;
-use super::events::{EventLog, Watch};
-use super::inner_mtus::InnerMtus;
 use super::life::Life;
-use super::life::examine::{Situation, examine};
 use super::limits;
 use super::linux::Linux;
-use super::memifs::Memifs;
+use super::linux::edge::{self, OwnInterfaces};
+use super::linux::tun_devices::TunDevices;
 use super::nat::{Nat, TakenFlows};
 use super::offload::Offload;
-use super::plan::{self, Plan};
-use super::ports::{self, Ports, Programs};
+use super::plan::Plan;
+use super::plan::examine::plan_file;
+use super::plan::failure::{Failure, Lost, StepError};
+use super::plan::machine::Looker;
+use super::plan::running::Running;
+use super::ports::opening::Devices as DevicePorts;
+use super::ports::{Ports, Programs};
 use super::private::Private;
 use super::privileges;
-use super::rate_limits::RateLimits;
-use super::reloads::Reloads;
 use super::sa::Sas;
-use super::segments::SegmentRoutes;
 use super::shows::Shows;
 use super::sources::builtin::Restored;
 use super::sources::kernel::{FirewallWatch, KernelSource, OwnMarks};
-use super::sources::{Owner, SaRules, Source};
-use super::topology::Reflection;
-use super::tunnels::{Opened, Tunnels};
+use super::sources::{SaRules, Source};
 use super::vici::Vici;
 use super::wants::Wants;
 use super::watchdog::Watchdog;
-use super::workers::Crew;
-use super::workers::{Kit, Workers};
+use super::workers::{Crew, Kit};
 use super::{Daemon, End, own, reader, tun_config, unprivileged};
 use crate::files;
 
@@ -97,9 +90,12 @@ pub struct RunOptions {
 /// interfaces and programs go with the process.
 pub fn run(options: &RunOptions, name: &str) -> Result<(), StartError> {
     let path = &options.config;
-    let examined = examine(path, &Situation::before_start(options.unprivileged)).named(name);
-    let (config, warnings) = examined.accept(path)?;
-    init_log(&config, options.log_json)?;
+    let looker = Looker::new(options.unprivileged);
+    let mut planned = plan_file(path, &Running::nothing(), &looker);
+    planned.examined = planned.examined.named(name);
+    let (plan, warnings) = planned.accept(path)?;
+    let config = &plan.config;
+    init_log(config, options.log_json)?;
     for warning in warnings {
         warn!("{warning}");
     }
@@ -115,12 +111,10 @@ pub fn run(options: &RunOptions, name: &str) -> Result<(), StartError> {
     }
     lock_memory(options.unprivileged);
     limits::raise_descriptors();
-    let cores = plan::cores();
-    let plan = Plan::new(&config.worker, ports::most_queues(&config.ports), &cores)?;
     if config.crypto.allow_weak {
         warn!("crypto.allow_weak = true: SAs with DES, 3DES and MD5 are taken");
     }
-    let mut daemon = Daemon::start(config, options, confinement, (cores, plan))?;
+    let mut daemon = Daemon::start(plan, options, confinement, looker)?;
     // The line that start-up scripts and tests wait for.
     // A program that waits for the line reads it. Where none can, the daemon runs all the same.
     let _ = writeln!(std::io::stdout(), "culvert: ready");
@@ -166,21 +160,20 @@ fn init_log(config: &Config, json: bool) -> Result<(), StartError> {
 }
 
 impl Daemon {
-    /// Starts in seven steps.
+    /// Starts in five steps.
     ///
     /// 1. Directory, lock and saved state.
-    /// 2. Crypto, and SAs and policies taken up again.
-    /// 3. The guard.
-    /// 4. Buffers, workers, private interface.
-    /// 5. Linux's tables and ports.
-    /// 6. Sockets, last: a client that can connect finds everything there.
-    /// 7. Traffic.
+    /// 2. Crypto, the guard, and SAs and policies taken up again.
+    /// 3. Buffers, private interface, Linux's tables.
+    /// 4. Sockets. A client that connects is answered when the daemon is ready.
+    /// 5. The configuration: workers, ports and all the rest.
     fn start(
-        config: Config,
+        plan: Plan,
         options: &RunOptions,
         confinement: Confinement,
-        (cores, plan): (Vec<usize>, Plan),
+        looker: Looker,
     ) -> Result<Daemon, StartError> {
+        let config = &plan.config;
         let now = Now::read();
         // 1.
         let directory = paths::runtime_dir(&config.name);
@@ -210,22 +203,12 @@ impl Daemon {
             SourceChoice::Kernel => true,
             SourceChoice::Auto => kernel_sad.count() > 0 && records.is_empty(),
         };
-
-        // 3.
         let guard = Guard::open(&config.name, &config.tun.interface, &directory)?;
 
-        // 4.
-        let chunk_size = match config.worker.frame_bytes {
-            4096 => ChunkSize::Bytes4096,
-            _ => ChunkSize::Bytes2048,
-        };
-        let umem_config = UmemConfig { chunks: config.worker.frames, chunk_size, populate: true };
-        let mib = config.worker.frames / 1024 * config.worker.frame_bytes / 1024;
-        let (umem, _) =
-            Umem::new(umem_config).map_err(|e| StartError::Memory(e, config.worker.frames, mib))?;
-        let tuns = Tun::open_queues(&tun_config(&config), plan.workers.len())?;
+        // 3.
+        let umem = packet_buffers(config)?;
+        let mut tuns = Tun::open_queues(&tun_config(config), 1)?;
         let tun_ifindex = tuns.first().map_or(0, Tun::ifindex);
-        let private_counters = tuns.iter().map(io::Port::counters).collect();
         let by_sender = BySender::new(&config.tun.interface, tuns.first());
         let send_marks = unprivileged::send_marks(options.unprivileged, &config.tun);
         let has_marks = send_marks.is_some();
@@ -251,157 +234,108 @@ impl Daemon {
             }
         };
         drop(records);
-        let tunnels = Opened::open(&config.tunnels)?;
-        let memifs = Memifs::open(&config.memifs)?;
         let judged = if is_beside_kernel { config.tun.judged_mark } else { 0 };
         let way_back = unprivileged::way_back(options.unprivileged, &config.tun, judged);
         let path = paths::interface_file(&config.name);
         files::write(&path, &config.tun.interface)?;
         let path = paths::offload_file(&config.name);
-        let ports = match is_beside_kernel {
+        let offloading = match is_beside_kernel {
             true => String::new(),
             false => devices.borrow().port_lines(),
         };
-        files::write(&path, &ports)?;
+        files::write(&path, &offloading)?;
         let nat = match config.nat.is_on() {
             true => Some(Nat::begin().map_err(system("connection tracking (nat.learn)"))?),
             false => None,
         };
         let bindings = nat.as_ref().map(|nat| Arc::clone(nat.bindings()));
-        let tables = Arc::new(Tables { nat: bindings.clone(), ..Tables::default() });
+        let flows = TakenFlows::new(bindings.clone(), config.nat.taken_flows());
+        let ports = DevicePorts::new(programs, &umem);
+        let mut ports = Ports::none(Box::new(ports), config.tun.mark, flows);
+        if is_beside_kernel {
+            ports.set_beside_kernel();
+        }
         let (events_in, events) = dataplane::channel().map_err(system("eventfd"))?;
-        let polling = match options.poll {
-            true => Polling::Always,
-            false => config.worker.poll.into(),
-        };
         let kit = Kit {
-            tables: Arc::clone(&tables),
+            tables: Arc::new(Tables { nat: bindings, ..Tables::default() }),
             providers: providers.clone(),
             devices: Rc::clone(&devices),
-            umem: umem.clone(),
+            umem,
             events: events_in,
             flows: config.worker.flows as usize,
-            polling,
+            polling: match options.poll {
+                true => Polling::Always,
+                false => config.worker.poll.into(),
+            },
             confinement: confinement.clone(),
         };
-        let workers = Workers::start(kit, plan, source.databases())?;
-        for (queue, tun) in tuns.into_iter().enumerate() {
-            workers.add_private(queue, tun_ifindex, Box::new(tun));
-        }
 
-        let tunnels = Tunnels::start(tunnels, &workers);
-
-        // 5.
-        let segments = SegmentRoutes::of_config(&config.srv6, &config.sids);
-        let reflection = Reflection::new(observer.snapshot(), own(&config, tun_ifindex), segments);
-        let mut ports = Ports::new(&config.ports, &umem, config.tun.mark);
-        ports.set_marks(&config.marks);
-        ports.set_flows(TakenFlows::new(bindings, config.nat.taken_flows()));
-        let path_mtus = PathMtuTable::new(super::path_mtus::lifetime_ns(&config.path_mtu));
-
-        // 6.
-        let (terminate, hang_ups) = signals()?;
-        let source = source.serve(&config.name)?;
-        let path = paths::control_socket(&config.name);
-        let control = Control::listen(&path, confinement.clone())
-            .map_err(system(path.display().to_string()))?;
-        let reader = reader::listen(&config, &control, confinement.clone());
-        let mut vici = Vici::default();
-        vici.follow(&config.vici, &confinement).map_err(system("a thread"))?;
-        let past_daemon = PastDaemon::new(&config.tun);
-        let (early, early_trouble) = match config.tun.early_acquire && !is_beside_kernel {
-            true => match Early::set_up(&config) {
-                Ok(early) => (Some(early), None),
-                Err(trouble) => (None, Some(trouble)),
-            },
-            // The kernel asks by itself.
-            false => (None, None),
-        };
-        let mut daemon = Daemon {
-            config,
-            wants: Wants::all(),
-            linux: Linux {
-                observer: Box::new(observer),
-                reflection,
-                vlans: super::vlans::Vlans::default(),
-                tunnels,
-                memifs,
-                private,
-                way_back,
-                _send_marks: send_marks,
-                nat,
-                set_marks: Vec::new(),
-                brought_by: std::collections::BTreeMap::new(),
-                is_interface_gone: false,
-            },
-            sa: Sas {
-                source,
-                followed: HashMap::new(),
-                guard,
-                guard_trouble: None,
-                check_at: now.at,
-                shortfalls: super::shortfall::Shortfalls::default(),
-                inner_mtus: InnerMtus::default(),
-                path_mtus,
-                by_sender,
-                sas_followed: 0,
-            },
-            offload: Offload { devices, read_at: now.at },
-            crew: Crew {
-                workers,
-                events,
-                tables,
-                ports,
-                esp_sockets: EspSockets::new(options.unprivileged),
-                private_counters,
-                umem,
-                polling,
-                rate_limits: RateLimits::default(),
-                recognition: Default::default(),
-                published: 0,
-                cores,
-            },
-            shows: Shows {
-                control,
-                _reader: reader,
-                vici,
-                event_log: EventLog::new(now),
-                watch: Watch::new(now.at),
-                tap_slots: Slots::default(),
-                traces: Traces::default(),
-                providers,
-                asked: super::asked::Asked::default(),
-                early,
-                early_trouble,
-                commands: Vec::new(),
-            },
-            life: Life {
-                config_path: options.config.clone(),
-                reloads: Reloads::new(&options.config, now),
-                ending: None,
-                confinement,
-                terminate,
-                hang_ups,
-                watchdog: Watchdog::of_environment(now.at),
-                past_daemon,
-                retry_at: now.at,
-                started: now.at,
-            },
-        };
+        // 4.
+        let signals = signals()?;
+        let mut source = source.serve(&config.name)?;
         if options.unprivileged
-            && let Some(builtin) = daemon.sa.source.builtin_mut()
+            && let Some(builtin) = source.builtin_mut()
         {
             builtin.want_sockets();
         }
-        // These are no news.
-        drop(daemon.sa.source.changes().take_history());
-        daemon
-            .shows
-            .event_log
-            .begin(daemon.sa.source.databases().sas().map(|sa| sa.config.clone()));
-        daemon.begin(now, programs);
+        let path = paths::control_socket(&config.name);
+        let control = Control::listen(&path, confinement.clone())
+            .map_err(system(path.display().to_string()))?;
+        let reader = reader::listen(config, &control, confinement.clone());
+        let early = match config.tun.early_acquire && !is_beside_kernel {
+            true => Early::set_up(config).map(Some),
+            // The kernel asks by itself.
+            false => Ok(None),
+        };
+        let past_daemon = PastDaemon::new(&config.tun);
+        let watch = (Watchdog::of_environment(now.at), past_daemon);
+        let edges = (
+            Box::new(observer) as Box<dyn edge::Tables>,
+            Box::new(TunDevices { first: tuns.pop() }) as Box<dyn OwnInterfaces>,
+        );
+        let own = own(config, tun_ifindex);
+        let mut daemon = Daemon {
+            config: config.before_start(),
+            wants: Wants::all(),
+            linux: Linux::new(edges, own, private, (way_back, send_marks), nat),
+            sa: Sas::new(source, guard, by_sender, now),
+            offload: Offload::new(devices, now),
+            crew: Crew::new(kit, events, ports, EspSockets::new(options.unprivileged)),
+            shows: Shows::new((control, reader), Vici::default(), providers, early, now),
+            life: Life::new(&options.config, Box::new(looker), confinement, signals, watch, now),
+        };
+        daemon.begin(now, plan)?;
         Ok(daemon)
     }
+
+    /// Begins with a configuration, 5. If that cannot be, what outlives the process stays as it is: routes of tunnel
+    /// interfaces stop their traffic.
+    pub(super) fn begin(&mut self, now: Now, plan: Plan) -> Result<(), StartError> {
+        // These are no news.
+        drop(self.sa.source.changes().take_history());
+        self.shows.event_log.begin(self.sa.source.databases().sas().map(|sa| sa.config.clone()));
+        self.carry_out_plan(now, plan).map_err(|stopped| match stopped.failure {
+            Failure::Refused(why) => StartError::Step(why),
+            Failure::Lost(Lost::NotStarted(error)) => StartError::Step(StepError::Workers(error)),
+            Failure::Lost(Lost::Died(death)) => StartError::WorkerDied(death),
+        })?;
+        // Ports are attached by now.
+        self.carry_out(now);
+        Ok(())
+    }
+}
+
+/// Buffers for packets.
+fn packet_buffers(config: &Config) -> Result<Umem, StartError> {
+    let chunk_size = match config.worker.frame_bytes {
+        4096 => ChunkSize::Bytes4096,
+        _ => ChunkSize::Bytes2048,
+    };
+    let umem = UmemConfig { chunks: config.worker.frames, chunk_size, populate: true };
+    let mib = config.worker.frames / 1024 * config.worker.frame_bytes / 1024;
+    let (umem, _) =
+        Umem::new(umem).map_err(|e| StartError::Memory(e, config.worker.frames, mib))?;
+    Ok(umem)
 }
 
 /// The source of SAs and policies, before anybody can reach it.
@@ -411,13 +345,6 @@ enum Prepared {
 }
 
 impl Prepared {
-    fn databases(&self) -> &Databases<Sa> {
-        match self {
-            Prepared::Builtin(restored, _) => restored.databases(),
-            Prepared::Kernel(source) => source.databases(),
-        }
-    }
-
     /// Lets programs connect, where they are served here.
     fn serve(self, name: &str) -> Result<Source, StartError> {
         match self {

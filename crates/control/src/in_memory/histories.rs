@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 
+use config::{Config, ViciConfig};
 use dataplane::Event;
 use mirror::{
     Address, Change, Family, Neighbour, NeighbourState, NextHop, Prefix, Route, RouteKind, Rule,
@@ -10,8 +11,14 @@ use mirror::{
 use policy::Direction;
 use proptest::prelude::*;
 
+use super::hardware::Taken;
 use super::{PRIVATE, Plane, link};
 use crate::install::{delete_policy, delete_sa, new_policy, new_sa};
+use crate::plan::machine::Look as _;
+use crate::plan::plan;
+use crate::plan::running::Running;
+use crate::plan::steps::{self, Change as StepChange};
+use crate::plan::testing::{self, PORTS};
 use crate::{RETRY_INTERVAL, TICK};
 
 /// The priority of all policies here.
@@ -34,8 +41,8 @@ enum Step {
     Route(u8, Option<u32>),
     /// A neighbour is known, or not any more.
     Neighbour(u8, bool),
-    /// The configuration of this number is reloaded.
-    Reload(usize),
+    /// A configuration is reloaded, while something does not work.
+    Reload(String, Option<Fault>),
     /// A worker has lost a port.
     PortGone(u32),
     /// Reading Linux's tables fails once.
@@ -50,9 +57,37 @@ enum Step {
     OwnRouteGone(u32),
 }
 
-/// Configurations; the last is wrong.
-const CONFIGS: [&str; 3] =
-    ["", "[guard]\nprefixes = [\"10.0.0.0/22\"]\n", "[guard]\nprefixes = \"none\"\n"];
+/// A thing that does not work during a reload.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// A tunnel interface cannot be made.
+    Tunnel(u8),
+    /// The interface of a memif port cannot be made.
+    Memif(u8),
+    /// There is no thread to ask charon.
+    Threads,
+    /// No worker gets an engine.
+    Engines,
+    /// A driver refuses a port.
+    Port(usize),
+    /// The file is wrong.
+    File,
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        (0..3_u8).prop_map(Fault::Tunnel),
+        (0..2_u8).prop_map(Fault::Memif),
+        Just(Fault::Threads),
+        Just(Fault::Engines),
+        (0..PORTS.len()).prop_map(Fault::Port),
+        Just(Fault::File),
+    ]
+}
+
+/// The guarded prefixes of a configuration are about all networks behind peers.
+const GUARDED: policy::Prefix =
+    policy::Prefix { addr: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), len: 22 };
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
@@ -63,7 +98,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0..4u8, any::<bool>()).prop_map(|(n, is_new)| Step::Address(n, is_new)),
         3 => (0..4u8, prop::option::of(2..6u32)).prop_map(|(n, by)| Step::Route(n, by)),
         2 => (0..4u8, any::<bool>()).prop_map(|(n, is_new)| Step::Neighbour(n, is_new)),
-        2 => (0..CONFIGS.len()).prop_map(Step::Reload),
+        4 => (testing::text(), prop::option::weighted(0.5, fault()))
+            .prop_map(|(text, fault)| Step::Reload(text, fault)),
         1 => (2..6u32).prop_map(Step::PortGone),
         1 => Just(Step::ReadingFails),
         1 => any::<bool>().prop_map(Step::RoutesRefused),
@@ -74,13 +110,30 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// State that there has to be.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Model {
     policies: BTreeSet<u32>,
     sas: BTreeSet<u32>,
-    config: usize,
+    config: Config,
     /// Barriers were refused once: more may be blocked than is wanted, for a while.
     has_refused: bool,
+}
+
+impl Model {
+    fn is_all_guarded(&self) -> bool {
+        self.config.guard.prefixes.iter().any(|prefix| prefix.0 == GUARDED)
+    }
+}
+
+/// All that a reload can change, and that a refused one must not.
+#[derive(Debug, PartialEq)]
+struct Had {
+    running: Running,
+    made: BTreeSet<String>,
+    open: BTreeSet<String>,
+    vici: ViciConfig,
+    limits: Vec<String>,
+    marks: BTreeSet<u32>,
 }
 
 /// An address inside of what the policies take for this side.
@@ -154,7 +207,7 @@ impl Plane {
                 assert_eq!(errno == 0, is_changed, "errno {errno}");
             }
             Step::Link(index, is_up) => {
-                self.linux.put(Change::Link(link(index, &format!("eth{index}"), is_up)));
+                self.linux.put(Change::Link(link(index, PORTS[index as usize - 2], is_up)));
             }
             Step::LinkGone(index) => {
                 self.linux.remove(|change| match change {
@@ -185,15 +238,7 @@ impl Plane {
                 let ip = neighbour(n).ip;
                 self.linux.remove(|c| matches!(c, Change::Neighbour(there) if there.ip == ip));
             }
-            Step::Reload(config) => {
-                std::fs::write(&self.config, CONFIGS[config]).unwrap();
-                let reloaded = self.daemon.reload(self.now);
-                let is_right = config < 2;
-                assert_eq!(reloaded.reloaded, is_right, "{reloaded:?}");
-                if is_right {
-                    model.config = config;
-                }
-            }
+            Step::Reload(ref text, fault) => self.reload(model, text, fault),
             Step::PortGone(ifindex) => assert!(self.events.send(Event::PortGone { ifindex })),
             Step::ReadingFails => self.linux.fail_once(),
             Step::RoutesRefused(is_refused) => self.linux.refuse_routes(is_refused),
@@ -215,6 +260,153 @@ impl Plane {
         }
     }
 
+    /// Reloads a configuration. A fault that is met takes the daemon back to what it had.
+    fn reload(&mut self, model: &mut Model, text: &str, fault: Option<Fault>) {
+        let wanted = Config::parse(text, &self.config).unwrap();
+        let running = self.daemon.running();
+        let before = self.had();
+        let planned = plan(&running, &wanted, &self.hardware.look(&running, &wanted));
+        let steps = planned.as_ref().map(|plan| plan.steps.clone()).unwrap_or_default();
+        let is_met = fault.is_some_and(|fault| self.break_something(fault, &steps));
+        let is_wrong = matches!(fault, Some(Fault::File));
+        let text = if is_wrong { format!("{text}[unknown]\n") } else { text.to_owned() };
+        std::fs::write(&self.config, text).unwrap();
+
+        let reloaded = self.daemon.reload(self.now);
+        self.hardware.mend();
+        let is_refused = is_wrong || planned.is_err();
+        assert_eq!(!reloaded.problems.is_empty(), is_refused, "{reloaded:?}");
+        assert_eq!(reloaded.failed.is_some(), is_met && !is_refused, "{fault:?}: {reloaded:?}");
+        assert_eq!(reloaded.reloaded, !is_met && !is_refused, "{reloaded:?}");
+        match planned {
+            Ok(plan) if reloaded.reloaded => {
+                assert_eq!(reloaded.waits_for_restart, plan.waits_for_restart);
+                model.config = plan.config;
+                self.hold_config(model);
+            }
+            _ => assert_eq!(self.had(), before, "{fault:?} has left something"),
+        }
+    }
+
+    /// Has something not work; true if one of the steps needs it.
+    fn break_something(&self, fault: Fault, steps: &[steps::Step]) -> bool {
+        // As they were they can be opened again.
+        let running = self.daemon.running();
+        let new = steps.iter().find_map(|step| match (fault, step) {
+            (Fault::Tunnel(n), steps::Step::OpenTunnel(config)) => {
+                let is_it = config.interface == format!("ipsec{n}");
+                let is_new = !running.tunnels.contains(config);
+                (is_it && is_new).then(|| self.hardware.refuse_tunnel(config))
+            }
+            (Fault::Memif(n), steps::Step::OpenMemif(config)) => {
+                let is_it = config.interface == format!("app{n}");
+                let is_new = !running.memifs.contains(config);
+                (is_it && is_new).then(|| self.hardware.refuse_memif(config))
+            }
+            (Fault::Port(n), steps::Step::OpenPort(config)) => {
+                let is_it = config.interface == PORTS[n];
+                let is_new = !running.ports.iter().any(|port| port.config == *config);
+                (is_it && is_new).then(|| self.hardware.refuse_port(config))
+            }
+            _ => None,
+        });
+        match fault {
+            Fault::Tunnel(_) | Fault::Memif(_) => new.is_some(),
+            Fault::Port(n) => new.is_some() && self.is_up(PORTS[n]),
+            Fault::Threads => {
+                self.hardware.set_threads(false);
+                let asks = |step: &steps::Step| matches!(step, steps::Step::Vici(c) if c.to.socket.is_some());
+                steps.iter().any(asks)
+            }
+            Fault::Engines => {
+                self.hardware.set_engines(false);
+                steps.iter().any(|step| match step {
+                    steps::Step::Workers(StepChange { from, to }) => {
+                        to.workers.len() > from.workers.len() || !to.crypto.is_empty()
+                    }
+                    _ => false,
+                })
+            }
+            Fault::File => false,
+        }
+    }
+
+    /// True if an interface is there and up, as far as the daemon was told. One that is down is not opened again.
+    fn is_up(&self, name: &str) -> bool {
+        let snapshot = self.daemon.linux.observer.snapshot();
+        snapshot.link_by_name(name).is_some_and(|link| link.up)
+    }
+
+    /// All that a reload can change, in no order.
+    fn had(&self) -> Had {
+        let mut running = self.daemon.running();
+        running.tunnels.sort_by(|a, b| a.interface.cmp(&b.interface));
+        running.memifs.sort_by(|a, b| a.interface.cmp(&b.interface));
+        running.ports.sort_by(|a, b| a.config.interface.cmp(&b.config.interface));
+        // Of a port that is opened again.
+        running.ports.iter_mut().for_each(|port| port.ready = None);
+        let limits = self.daemon.crew.rate_limits.report(0);
+        Had {
+            running,
+            made: self.hardware.made(),
+            open: self.hardware.taken().into_keys().filter(|name| self.is_up(name)).collect(),
+            vici: self.daemon.shows.vici.config().clone(),
+            limits: limits.into_iter().map(|limit| limit.name).collect(),
+            marks: self.daemon.crew.ports.steering().marks.clone(),
+        }
+    }
+
+    /// The daemon has what its configuration wants.
+    fn hold_config(&self, model: &Model) {
+        let (config, had) = (&model.config, self.had());
+        assert_eq!(self.daemon.config, *config);
+        let names = |names: Vec<&String>| names.into_iter().cloned().collect::<BTreeSet<_>>();
+        let tunnels: Vec<_> = config.tunnels.iter().map(|tunnel| &tunnel.interface).collect();
+        let memifs: Vec<_> = config.memifs.iter().map(|memif| &memif.interface).collect();
+        assert_eq!(had.made, names([tunnels, memifs].concat()), "interfaces of culvert's own");
+        assert_eq!(had.running.tunnels.len(), config.tunnels.len());
+        assert!(config.tunnels.iter().all(|tunnel| had.running.tunnels.contains(tunnel)));
+        assert!(config.memifs.iter().all(|memif| had.running.memifs.contains(memif)));
+        let ports: Vec<_> = self.daemon.running().ports.into_iter().map(|p| p.config).collect();
+        assert_eq!(ports, config.ports, "ports, in the order of the file");
+        assert_eq!(had.vici, config.vici);
+        assert_eq!(had.marks, config.marks.iter().map(|rule| rule.mark).collect());
+        assert_eq!(
+            had.limits,
+            config.limits.iter().map(|limit| limit.name.clone()).collect::<Vec<_>>()
+        );
+        let workers = self.daemon.crew.workers.count();
+        if let Some(wanted) = config.worker.cpus() {
+            assert_eq!(workers, wanted.count());
+        }
+        assert_eq!(
+            self.daemon.crew.private_counters.len().max(workers),
+            self.daemon.crew.private_counters.len()
+        );
+    }
+
+    /// Each port whose interface is up has a program, which takes what all have to take.
+    fn hold_ports(&self, model: &Model) {
+        let there = self.linux.there();
+        let is_up = |name: &str| {
+            there.iter().any(|c| matches!(c, Change::Link(link) if link.name == name && link.up))
+        };
+        let open = model.config.ports.iter().map(|port| port.interface.clone());
+        let open: BTreeSet<String> = open.filter(|name| is_up(name)).collect();
+        let programs = self.hardware.taken();
+        // Of AF_XDP sockets, a program outlasts its interface being down.
+        let carrying: BTreeSet<String> =
+            programs.keys().filter(|name| is_up(name)).cloned().collect();
+        assert_eq!(carrying, open, "open ports");
+        let steering = self.daemon.crew.ports.steering();
+        let protected = steering.protected.keys().map(|prefix| format!("{prefix:?}")).collect();
+        let local = steering.local.iter().copied().collect();
+        let taken = Taken { protected, local, is_attached: true };
+        for (name, program) in programs {
+            assert_eq!(program, taken, "{name}");
+        }
+    }
+
     /// Nothing passes in clear that a policy protects, whatever is refused.
     fn hold_guard(&self, model: &Model) {
         for tunnel in 0..4 {
@@ -224,7 +416,7 @@ impl Plane {
                 (Direction::Forward, far(tunnel), near(0)),
             ];
             for (n, (direction, src, dst)) in (3 * tunnel..).zip(ends) {
-                let is_wanted = model.policies.contains(&n) || model.config == 1;
+                let is_wanted = model.policies.contains(&n) || model.is_all_guarded();
                 let passes = self.kernel.passes(direction, src, dst);
                 assert!(!(is_wanted && passes), "{direction:?} to {dst} is open: {model:?}");
                 if !is_wanted && !model.has_refused {
@@ -267,7 +459,10 @@ impl Plane {
         }
         let known = there.iter().filter(|change| matches!(change, Change::Neighbour(_))).count();
         assert_eq!(self.daemon.crew.tables.neighbours.load().len(), known, "neighbours");
-        assert_eq!(topology.guarded.len(), usize::from(model.config == 1), "guarded prefixes");
+        let guarded = model.config.guard.prefixes.len();
+        assert_eq!(topology.guarded.len(), guarded, "guarded prefixes");
+        self.hold_config(model);
+        self.hold_ports(model);
 
         let steering = self.daemon.crew.ports.steering();
         assert_eq!(steering.local, addresses, "steering's addresses");
@@ -310,14 +505,16 @@ impl Plane {
 
 /// A host with Linux's rule for its main table.
 fn plane() -> Plane {
-    let plane = Plane::start(CONFIGS[0]);
+    let plane = Plane::start("");
     plane.linux.put(Change::Rule(Rule::new(Family::V4, 32766, 254)));
     plane
 }
 
 /// Carries out a history.
 fn run(steps: &[(Step, bool)]) {
-    let (mut plane, mut model) = (plane(), Model::default());
+    let mut plane = plane();
+    let (policies, sas, config) = (BTreeSet::new(), BTreeSet::new(), plane.daemon.config.clone());
+    let mut model = Model { policies, sas, config, has_refused: false };
     let mut are_routes_taken = true;
     plane.settle();
     plane.hold(&model, true);
@@ -352,4 +549,23 @@ proptest! {
     ) {
         run(&steps);
     }
+}
+
+#[test]
+fn a_tunnel_interface_that_cannot_be_opened_again_stays() {
+    let tunnel = |mtu: u32| format!("[[tunnel]]\ninterface = \"ipsec0\"\nif_id = 1\nmtu = {mtu}\n");
+    let mut plane = Plane::start(&tunnel(1400));
+    plane.settle();
+    std::fs::write(&plane.config, tunnel(1300)).unwrap();
+    plane.hardware.refuse("ipsec0");
+    let reloaded = plane.daemon.reload(plane.now);
+    let why = reloaded.failed.unwrap();
+    assert!(why.contains("ipsec0") && why.contains("TUNSETIFF"), "{why}");
+    // Nobody reads it, but its routes are there.
+    assert_eq!(plane.daemon.running().tunnels, []);
+    assert!(plane.hardware.made().contains("ipsec0"));
+    // The next reload opens it.
+    plane.hardware.mend();
+    assert!(plane.daemon.reload(plane.now).reloaded);
+    assert_eq!(plane.daemon.running().tunnels[0].mtu, 1300);
 }

@@ -6,21 +6,22 @@
 //! has no ports.
 
 mod applications;
+mod hardware;
 mod histories;
 mod lives;
 mod world;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use config::{Config, EngineChoice, SourceChoice};
-use dataplane::{EventSender, Polling, Tables};
-use forward::path_mtu::PathMtuTable;
+use config::{Config, EngineChoice};
+use crypto::Providers;
+use dataplane::{EventSender, Polling};
 use guard::memory::Memory;
 use io::{ChunkSize, Umem, UmemConfig};
 use mirror::{Change, Link};
@@ -28,24 +29,34 @@ use tempfile::TempDir;
 use vault::Vault;
 use xfrm::ServerLimits;
 
+use self::hardware::Hardware;
 use self::world::{Ike, Linux, Mirror};
-use super::capture::{Slots, Traces};
+use super::by_sender::BySender;
 use super::clock::Now;
 use super::confinement::Confinement;
 use super::control::Control;
-use super::events::{EventLog, Watch};
+use super::detour::PastDaemon;
+use super::esp_sockets::EspSockets;
 use super::life::Life;
 use super::linux::Linux as OfLinux;
+use super::linux::edge::Tables;
+use super::nat::TakenFlows;
 use super::offload::Offload;
 use super::offload::devices::Devices;
-use super::plan::{self, Plan};
-use super::ports::{Ports, Programs};
+use super::plan::machine::Look as _;
+use super::plan::plan;
+use super::plan::running::Running;
+use super::plan::testing::PORTS;
+use super::ports::Ports;
+use super::private::Private;
 use super::sa::Sas;
 use super::shows::Shows;
 use super::sources::builtin::Restored;
 use super::sources::testing::xfrm_interface;
-use super::sources::{Owner, SaRules, Source};
-use super::workers::{Crew, Kit, Workers};
+use super::sources::{SaRules, Source};
+use super::vici::{Asking, Vici};
+use super::way_back::WayBack;
+use super::workers::{Crew, Kit};
 use super::{Daemon, Wants, own};
 
 /// Index of the private interface.
@@ -57,6 +68,7 @@ struct Plane {
     /// The daemon's time, which goes on with each round.
     now: Now,
     linux: Linux,
+    hardware: Hardware,
     kernel: Memory,
     ike: Rc<Ike>,
     /// Keeps the channel of workers' events open, and tells of what they would.
@@ -88,15 +100,17 @@ impl Plane {
         std::fs::write(at("culvert.toml"), text).unwrap();
         let config = Config::parse(text, Path::new("culvert.toml")).unwrap();
         let linux = Linux::default();
-        linux.put(Change::Link(link(2, "wan", true)));
-        linux.put(Change::Link(link(3, "lan", true)));
+        linux.put(Change::Link(link(2, PORTS[0], true)));
+        linux.put(Change::Link(link(3, PORTS[1], true)));
         linux.put(Change::Link(link(PRIVATE, &config.tun.interface, true)));
         let observer = Mirror::new(&linux);
+        let hardware = Hardware::new(&linux);
 
         let (guard, kernel) =
             Memory::open(&config.name, &config.tun.interface, directory.path()).unwrap();
         let (vault, records) = Vault::open(at("vault")).unwrap();
-        let providers = super::providers(EngineChoice::Openssl).unwrap();
+        let openssl = super::providers(EngineChoice::Openssl).unwrap();
+        let providers = Providers::new(hardware.provider(Arc::clone(openssl.first())));
         let devices = Rc::new(RefCell::new(Devices::new(&BTreeMap::new())));
         let crypto = (providers.clone(), Rc::clone(&devices));
         let restored = Restored::new(vault, &records, crypto, SaRules::default(), now).unwrap();
@@ -108,110 +122,63 @@ impl Plane {
 
         let chunks = UmemConfig { chunks: 1024, chunk_size: ChunkSize::Bytes2048, populate: false };
         let umem = Umem::new(chunks).unwrap().0;
-        let tables = Arc::new(Tables::default());
         let (events_in, events) = dataplane::channel().unwrap();
         let kit = Kit {
-            tables: Arc::clone(&tables),
+            tables: Arc::default(),
             providers: providers.clone(),
             devices: Rc::clone(&devices),
-            umem: umem.clone(),
+            umem,
             events: events_in.clone(),
             flows: 64,
             polling: Polling::Adaptive,
             confinement: Confinement::Off,
         };
-        let cores = plan::cores();
-        let plan = Plan::new(&config.worker, 0, &cores).unwrap();
-        let databases = Owner::databases(&source);
-        let workers = Workers::start(kit, plan, databases).unwrap();
-        let ports = Ports::new(&config.ports, &umem, config.tun.mark);
-        let private = super::private::Private::begin(
-            &config.tun,
-            PRIVATE,
-            Box::new(linux.clone()),
-            true,
-            false,
-        );
-        let reflection = super::topology::Reflection::new(
-            super::linux::edge::Tables::snapshot(&observer),
-            own(&config, PRIVATE),
-            super::segments::SegmentRoutes::default(),
-        );
-        let programs = Programs::load(&[], 0, SourceChoice::Builtin).unwrap();
+        let own = own(&config, PRIVATE);
+        let edges = (Box::new(observer) as Box<dyn Tables>, Box::new(hardware.clone()) as Box<_>);
+        let private =
+            Private::begin(&config.tun, PRIVATE, Box::new(linux.clone()), true, false).unwrap();
+        let ports = Ports::none(Box::new(hardware.clone()), config.tun.mark, TakenFlows::default());
+        let control = Control::listen(&at("control.sock"), Confinement::Off).unwrap();
+        let past_daemon = PastDaemon::new(&config.tun);
+        let source = Source::Builtin(Box::new(source));
+        let by_sender = BySender::new(&config.tun.interface, None);
+        let threads = hardware.clone();
+        let vici = Vici::by(Box::new(move |_, _| match threads.has_threads() {
+            true => Ok(Asking::silent()),
+            false => Err(std::io::Error::from_raw_os_error(libc::EAGAIN)),
+        }));
+        let nothing = Running::nothing();
+        let plan = plan(&nothing, &config, &hardware.look(&nothing, &config)).unwrap();
         let mut daemon = Daemon {
+            config: config.before_start(),
             wants: Wants::all(),
-            linux: OfLinux {
-                observer: Box::new(observer),
-                reflection,
-                vlans: super::vlans::Vlans::default(),
-                tunnels: super::tunnels::Tunnels::default(),
-                memifs: super::memifs::Memifs::open(&[]).unwrap(),
-                private: private.unwrap(),
-                way_back: super::way_back::WayBack::none(),
-                _send_marks: None,
-                nat: None,
-                set_marks: Vec::new(),
-                brought_by: BTreeMap::new(),
-                is_interface_gone: false,
-            },
-            sa: Sas {
-                source: Source::Builtin(Box::new(source)),
-                followed: HashMap::new(),
-                guard,
-                guard_trouble: None,
-                check_at: now.at,
-                shortfalls: super::shortfall::Shortfalls::default(),
-                inner_mtus: super::inner_mtus::InnerMtus::default(),
-                path_mtus: PathMtuTable::new(super::path_mtus::lifetime_ns(&config.path_mtu)),
-                by_sender: super::by_sender::BySender::new(&config.tun.interface, None),
-                sas_followed: 0,
-            },
-            offload: Offload { devices, read_at: now.at },
-            crew: Crew {
-                workers,
-                events,
-                tables,
-                ports,
-                esp_sockets: super::esp_sockets::EspSockets::new(false),
-                private_counters: Vec::new(),
-                umem,
-                polling: Polling::Adaptive,
-                rate_limits: super::rate_limits::RateLimits::default(),
-                recognition: Default::default(),
-                published: 0,
-                cores,
-            },
-            shows: Shows {
-                control: Control::listen(&at("control.sock"), Confinement::Off).unwrap(),
-                _reader: None,
-                vici: super::vici::Vici::default(),
-                event_log: EventLog::new(now),
-                watch: Watch::new(now.at),
-                tap_slots: Slots::default(),
-                traces: Traces::default(),
-                providers,
-                asked: super::asked::Asked::default(),
-                early: None,
-                early_trouble: None,
-                commands: Vec::new(),
-            },
-            life: Life {
-                config_path: at("culvert.toml"),
-                reloads: super::reloads::Reloads::new(&at("culvert.toml"), now),
-                ending: None,
-                confinement: Confinement::Off,
-                terminate: quiet(),
-                hang_ups: quiet(),
-                watchdog: None,
-                past_daemon: super::detour::PastDaemon::new(&config.tun),
-                retry_at: now.at,
-                started: now.at,
-            },
-            config,
+            linux: OfLinux::new(edges, own, private, (WayBack::none(), None), None),
+            sa: Sas::new(source, guard, by_sender, now),
+            offload: Offload::new(devices, now),
+            crew: Crew::new(kit, events, ports, EspSockets::new(false)),
+            shows: Shows::new((control, None), vici, providers, Ok(None), now),
+            life: Life::new(
+                &at("culvert.toml"),
+                Box::new(hardware.clone()),
+                Confinement::Off,
+                (quiet(), quiet()),
+                (None, past_daemon),
+                now,
+            ),
         };
-        daemon.begin(now, programs);
+        daemon.begin(now, plan).unwrap();
         let config = at("culvert.toml");
-        Plane { daemon, now, linux, kernel, ike, events: events_in, config, _directory: directory }
+        Plane {
+            daemon,
+            now,
+            linux,
+            hardware,
+            kernel,
+            ike,
+            events: events_in,
+            config,
+            _directory: directory,
+        }
     }
 
     /// One round, which publishes one topology at most.

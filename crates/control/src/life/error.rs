@@ -7,7 +7,7 @@ use thiserror::Error;
 use vault::VaultError;
 
 use crate::files::FileError;
-use crate::plan::PlanError;
+use crate::plan::failure::StepError;
 use crate::workers::{Death, WorkersError};
 
 /// Why the daemon did not start, or ended.
@@ -78,12 +78,9 @@ pub enum StartError {
         /// Why it failed.
         source: std::io::Error,
     },
-    /// There is no such set of workers.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// The workers did not start.
-    #[error(transparent)]
-    Workers(#[from] WorkersError),
+    /// A step of the way to the configuration.
+    #[error("{0}{hint}", hint = step_hint(.0))]
+    Step(#[from] StepError),
     /// A thread of the running daemon has died.
     #[error("{0}\n  this is a defect; protected traffic stays blocked until the next start")]
     WorkerDied(#[from] Death),
@@ -102,6 +99,14 @@ fn system_hint(error: &std::io::Error) -> &'static str {
             "\n  memory or threads are short: see `ulimit -v` and `ulimit -u`, and the control \
              group's memory.max and pids.max"
         }
+        _ => "",
+    }
+}
+
+/// Name of the exhausted resource, where a thread cannot be made.
+fn step_hint(error: &StepError) -> &'static str {
+    match error {
+        StepError::Vici(source) => system_hint(source),
         _ => "",
     }
 }

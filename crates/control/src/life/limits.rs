@@ -12,8 +12,8 @@ use report::paths;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use vault::Vault;
 
-use crate::plan::Plan;
-use crate::ports::FRAMES_PER_QUEUE;
+use crate::layout::Layout;
+use crate::ports::rings::FRAMES_PER_QUEUE;
 
 const MIB: u64 = 1 << 20;
 
@@ -30,6 +30,42 @@ const FLOW: u64 = 256;
 /// For each byte of the vault's journal: the record, and its copies in the databases.
 const RECORD: u64 = 8;
 
+/// Memory of this machine, in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Limit of this process's address space, if there is one (RLIMIT_AS).
+    pub address_space: Option<u64>,
+    /// Address space that it uses.
+    pub used: u64,
+    /// Free memory (`MemAvailable`), if the kernel says.
+    pub available: Option<u64>,
+    /// Huge pages that nobody has taken.
+    pub huge_pages: u64,
+    /// Limit of its control groups, if there is one (`memory.max`).
+    pub group: Option<u64>,
+    /// Memory that the SAs and policies of the run before take.
+    pub saved: u64,
+}
+
+impl Memory {
+    /// Looks at it, and at the vault of an instance.
+    pub fn look(instance: &str) -> Memory {
+        let len = |path: &PathBuf| fs::metadata(path).map_or(0, |m| m.len());
+        let [journal, _, live_numbers, _] =
+            Vault::files(&paths::vault_dir(instance)).each_ref().map(len);
+        let meminfo = |key| figure("/proc/meminfo", key);
+        let huge_pages = meminfo("HugePages_Free:").unwrap_or(0) / 1024;
+        Memory {
+            address_space: getrlimit(Resource::As).current,
+            used: figure("/proc/self/status", "VmSize:").unwrap_or(0),
+            available: meminfo("MemAvailable:"),
+            huge_pages: huge_pages * meminfo("Hugepagesize:").unwrap_or(0),
+            group: control_group_limit(),
+            saved: journal * RECORD + live_numbers,
+        }
+    }
+}
+
 /// Resources that a start needs, in bytes.
 struct Need {
     /// Packet buffers: populated at once.
@@ -41,13 +77,9 @@ struct Need {
 }
 
 impl Need {
-    fn of(config: &Config, workers: usize) -> Need {
+    fn of(config: &Config, workers: usize, saved: u64) -> Need {
         let worker = &config.worker;
         let frames = u64::from(worker.frames) * u64::from(worker.frame_bytes);
-        let len = |path: &PathBuf| fs::metadata(path).map_or(0, |m| m.len());
-        let [journal, _, live_numbers, _] =
-            Vault::files(&paths::vault_dir(&config.name)).each_ref().map(len);
-        let saved = journal * RECORD + live_numbers;
         let working = (workers + worker.crypto_cpus.len()) as u64;
         let threads = 2 + config.ports.len() as u64 + working;
         let flows = u64::from(worker.flows) * FLOW * working;
@@ -75,8 +107,8 @@ fn configured_queues(ports: &[PortConfig]) -> u32 {
 }
 
 /// Says if there are too few buffers for the queues of these ports and for these workers.
-pub fn frames_problem(frames: u32, ports: &[PortConfig], plan: &Plan) -> Option<Problem> {
-    let workers = plan.workers.len();
+pub fn frames_problem(frames: u32, ports: &[PortConfig], layout: &Layout) -> Option<Problem> {
+    let workers = layout.workers.len();
     let needed = frames_at_start(ports, workers);
     (frames < needed).then(|| {
         let wrong = format!(
@@ -100,44 +132,28 @@ pub fn raise_descriptors() {
 }
 
 /// Compares what a start needs with the limits: what is too small, for what, and what would do.
-pub fn problem(config: &Config, workers: usize) -> Option<Problem> {
-    let need = Need::of(config, workers);
-    if let Some(limit) = getrlimit(Resource::As).current {
-        let used = figure("/proc/self/status", "VmSize:").unwrap_or(0);
-        let short = address_space_problem(&need, config, used, limit);
-        if short.is_some() {
-            return short;
-        }
-    }
-    let meminfo = |key| figure("/proc/meminfo", key);
-    let reserved =
-        meminfo("HugePages_Free:").unwrap_or(0) / 1024 * meminfo("Hugepagesize:").unwrap_or(0);
-    if reserved < need.frames {
-        let available = meminfo("MemAvailable:").unwrap_or(u64::MAX);
-        let short = memory_problem(
-            &need,
-            config,
-            available,
-            "the machine has",
-            "free memory (MemAvailable)",
-        );
-        if short.is_some() {
-            return short;
-        }
-    }
-    let allowed = control_group_limit().unwrap_or(u64::MAX);
-    memory_problem(&need, config, allowed, "the control group allows", "memory.max")
+pub fn problem(config: &Config, workers: usize, memory: &Memory) -> Option<Problem> {
+    let need = Need::of(config, workers, memory.saved);
+    let of_address_space = memory
+        .address_space
+        .and_then(|limit| address_space_problem(&need, config, memory.used, limit));
+    let of_machine = || {
+        let there = memory.available.filter(|_| memory.huge_pages < need.frames)?;
+        memory_problem(&need, config, there, "the machine has", "free memory (MemAvailable)")
+    };
+    let of_group =
+        || memory_problem(&need, config, memory.group?, "the control group allows", "memory.max");
+    of_address_space.or_else(of_machine).or_else(of_group)
 }
 
 /// The same for threads that a running daemon gets more of.
-pub fn growth_problem(config: &Config, threads: usize) -> Option<Problem> {
+pub fn growth_problem(config: &Config, threads: usize, memory: &Memory) -> Option<Problem> {
     let flows = u64::from(config.worker.flows) * FLOW;
     let needed = threads as u64 * (THREAD + flows);
-    let used = figure("/proc/self/status", "VmSize:").unwrap_or(0);
-    let left = getrlimit(Resource::As).current.map_or(u64::MAX, |limit| limit.saturating_sub(used));
-    let available = figure("/proc/meminfo", "MemAvailable:").unwrap_or(u64::MAX);
-    (needed > left.min(available)).then(|| {
-        let (mib, there) = (needed.div_ceil(MIB), left.min(available) / MIB);
+    let left = memory.address_space.map_or(u64::MAX, |limit| limit.saturating_sub(memory.used));
+    let left = left.min(memory.available.unwrap_or(u64::MAX));
+    (needed > left).then(|| {
+        let (mib, there) = (needed.div_ceil(MIB), left / MIB);
         let wrong =
             format!("{threads} more threads need about {mib} MiB, and {there} MiB are left");
         let remedy = "fewer of them, or a smaller worker.flows, or more memory";
@@ -212,7 +228,8 @@ mod tests {
     #[test]
     fn a_limit_is_named_with_what_needs_how_much() {
         let config = Config::parse("name = \"nobody-has-this-name\"", Path::new("x")).unwrap();
-        let need = Need::of(&config, 1);
+        let memory = Memory::look("nobody-has-this-name");
+        let need = Need::of(&config, 1, memory.saved);
         assert_eq!(need.frames, 32 * MIB);
         let used = 50 * MIB;
         let limit = used + need.in_all;
@@ -225,8 +242,8 @@ mod tests {
         let text = memory_problem(&need, &config, need.frames - 1, "x has", "y").unwrap();
         let text = text.to_string();
         assert!(text.contains("worker.frames = 16384") && text.contains("31 MiB"), "{text}");
-        assert_eq!(growth_problem(&config, 0), None);
-        let text = growth_problem(&config, 1 << 40).unwrap().to_string();
+        assert_eq!(growth_problem(&config, 0, &memory), None);
+        let text = growth_problem(&config, 1 << 40, &memory).unwrap().to_string();
         assert!(text.contains("more threads") && text.contains("worker.flows"), "{text}");
     }
 
@@ -234,8 +251,8 @@ mod tests {
     fn buffers_must_do_for_workers_and_queues() {
         let config = |text: &str| Config::parse(text, Path::new("x")).unwrap();
         let check = |config: &Config, workers| {
-            let plan = Plan { workers: vec![None; workers], crypto: Vec::new() };
-            frames_problem(config.worker.frames, &config.ports, &plan)
+            let layout = Layout { workers: vec![None; workers], crypto: Vec::new() };
+            frames_problem(config.worker.frames, &config.ports, &layout)
         };
         let small = config("[[port]]\ninterface = \"a\"\nqueues = 2\n[worker]\nframes = 1024\n");
         assert_eq!(check(&small, 1), None);

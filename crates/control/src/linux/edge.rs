@@ -1,8 +1,12 @@
-//! Where the control thread meets Linux's tables: netlink in a daemon, memory in tests.
+//! Where the control thread meets Linux's tables, and interfaces that it makes: netlink and devices in a daemon, memory in
+//! tests.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
+use config::{MemifConfig, TunnelConfig};
+use io::tun::Tap;
+use io::{Port, TunConfig, TunError};
 use mirror::{Change, Control, Error, Observer, Route, Rule, Snapshot};
 
 /// Linux's tables as they are told here.
@@ -101,4 +105,41 @@ impl Changes for Control {
     fn resolve(&mut self, ifindex: u32, ip: IpAddr) -> Result<(), Error> {
         self.resolve(ifindex, ip)
     }
+}
+
+/// Interfaces that culvert makes.
+pub trait OwnInterfaces {
+    /// Makes the interface of a tunnel, or takes the one that an earlier run has left; with its index.
+    ///
+    /// # Errors
+    /// Linux refuses it.
+    fn open_tunnel(&mut self, config: &TunnelConfig) -> Result<(u32, Box<dyn Port>), TunError>;
+
+    /// Removes the interface of a tunnel that is closed.
+    ///
+    /// # Errors
+    /// Linux refuses it.
+    fn remove_tunnel(&mut self, name: &str) -> Result<(), TunError>;
+
+    /// Makes the interface of a memif port, likewise.
+    ///
+    /// # Errors
+    /// Linux refuses it.
+    fn open_tap(&mut self, config: &MemifConfig) -> Result<Tap, TunError>;
+
+    /// Removes the interface of a memif port that is closed.
+    ///
+    /// # Errors
+    /// Linux refuses it.
+    fn remove_tap(&mut self, name: &str) -> Result<(), TunError>;
+
+    /// A queue of the private interface.
+    ///
+    /// # Errors
+    /// Linux refuses it.
+    fn add_private_queue(
+        &mut self,
+        config: &TunConfig,
+        ifindex: u32,
+    ) -> Result<Box<dyn Port>, TunError>;
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::{MemifConfig, MemifRole};
-use io::tun::{Tap, TapConfig};
+use io::tun::Tap;
 use io::{PortCounters, PortStats};
 use memif::message::{Name, Secret};
 use memif::port::LinuxFrames;
@@ -26,6 +26,7 @@ use report::State;
 use tracing::{info, warn};
 
 use crate::clock::Now;
+use crate::linux::edge::OwnInterfaces;
 use crate::slots;
 use crate::way_back::WorkingPort;
 use crate::workers::Workers;
@@ -118,6 +119,7 @@ impl Pause {
 }
 
 /// All of them.
+#[derive(Default)]
 pub struct Memifs {
     entries: Vec<Entry>,
     /// Interfaces of those that were closed, or could not be opened, while another configuration is followed.
@@ -141,27 +143,22 @@ pub struct MemifState<'a> {
 }
 
 impl Memifs {
-    /// Makes the interfaces, and listens.
+    /// Makes the interface of one, and listens. [`Memifs::settle`] removes the interface, should it be closed by then.
+    /// `is_taken` tells if a place among all ports has another port.
     ///
     /// # Errors
-    /// An interface cannot be made; those before it are left as they are.
-    pub fn open(configs: &[MemifConfig]) -> Result<Memifs, io::TunError> {
-        let mut memifs = Memifs { entries: Vec::new(), closed: BTreeSet::new() };
-        for config in configs {
-            memifs.add(config)?;
-        }
-        Ok(memifs)
-    }
-
-    fn add(&mut self, config: &MemifConfig) -> Result<(), io::TunError> {
-        let tap = Tap::open_lasting(&TapConfig {
-            name: config.interface.clone(),
-            mtu: config.mtu,
-            mac: config.mac,
-        })?;
+    /// The interface cannot be made.
+    pub fn open_port(
+        &mut self,
+        config: &MemifConfig,
+        interfaces: &mut dyn OwnInterfaces,
+        is_taken: impl Fn(usize) -> bool,
+    ) -> Result<(), io::TunError> {
+        self.closed.insert(config.interface.clone());
+        let tap = interfaces.open_tap(config)?;
         // From the end: interfaces that are taken over are numbered from the beginning.
-        let is_taken = |place: &usize| self.entries.iter().any(|e| e.place == *place);
-        let place = (0..slots::MAX_PORTS).rev().find(|place| !is_taken(place)).unwrap_or(0);
+        let is_free = |place: &usize| !self.has_place(*place) && !is_taken(*place);
+        let place = (0..slots::MAX_PORTS).rev().find(is_free).unwrap_or(0);
         let mut entry = Entry {
             config: config.clone(),
             place,
@@ -182,43 +179,35 @@ impl Memifs {
         Ok(())
     }
 
-    /// Follows another configuration: those that it leaves out are closed, new ones made. [`Memifs::settle`] removes the
-    /// interfaces of those left out.
-    ///
-    /// # Errors
-    /// One cannot be made. Following the configuration of before opens again what was closed.
-    pub fn follow(
-        &mut self,
-        now: Now,
-        configs: &[MemifConfig],
-        workers: &Workers,
-    ) -> Result<(), io::TunError> {
-        let (kept, gone): (Vec<Entry>, Vec<Entry>) =
-            self.entries.drain(..).partition(|e| configs.contains(&e.config));
-        self.entries = kept;
+    /// Closes one. Its interface stays until [`Memifs::settle`], for one with other settings, or if it is opened again.
+    pub fn close_port(&mut self, now: Now, config: &MemifConfig, workers: &Workers) {
+        let gone = self.entries.extract_if(.., |entry| entry.config == *config);
         for mut entry in gone {
             entry.part(now, "the configuration has changed", workers);
             // Its descriptor is closed with it, or the interface would be in use.
             self.closed.insert(entry.config.interface);
         }
-        for config in configs {
-            if !self.entries.iter().any(|e| e.config == *config) {
-                self.closed.insert(config.interface.clone());
-                self.add(config)?;
-            }
-        }
-        Ok(())
     }
 
-    /// Removes the interfaces that are left of those that were closed.
-    pub fn settle(&mut self) {
+    /// Removes the interfaces of those that were closed, and that the configuration does not have.
+    pub fn settle(&mut self, wanted: &[MemifConfig], interfaces: &mut dyn OwnInterfaces) {
         for name in std::mem::take(&mut self.closed) {
-            if !self.entries.iter().any(|entry| entry.config.interface == name)
-                && let Err(error) = Tap::remove(&name)
+            if !wanted.iter().any(|memif| memif.interface == name)
+                && let Err(error) = interfaces.remove_tap(&name)
             {
                 warn!("{error}");
             }
         }
+    }
+
+    /// True if one has a place among all ports.
+    pub fn has_place(&self, place: usize) -> bool {
+        self.entries.iter().any(|entry| entry.place == place)
+    }
+
+    /// The configurations of all that are there.
+    pub fn configs(&self) -> impl Iterator<Item = &MemifConfig> {
+        self.entries.iter().map(|entry| &entry.config)
     }
 
     /// Follows interfaces that somebody deletes.

@@ -9,6 +9,7 @@ pub mod segments;
 mod serve;
 pub mod services;
 pub mod topology;
+pub mod tun_devices;
 pub mod tunnels;
 pub mod vlan_entries;
 pub mod vlan_priorities;
@@ -22,10 +23,11 @@ use std::collections::BTreeMap;
 use policy::Marks;
 use steer::SendMarks;
 
-use self::edge::Tables;
+use self::edge::{OwnInterfaces, Tables};
 use self::memifs::Memifs;
 use self::nat::Nat;
 use self::private::Private;
+use self::segments::SegmentRoutes;
 use self::tunnels::Tunnels;
 use self::vlans::Vlans;
 use self::way_back::WayBack;
@@ -33,6 +35,7 @@ use self::way_back::WayBack;
 /// Linux's network state, and what culvert has there.
 pub(super) struct Linux {
     pub(super) observer: Box<dyn Tables>,
+    pub(super) interfaces: Box<dyn OwnInterfaces>,
     pub(super) reflection: topology::Reflection,
     pub(super) vlans: Vlans,
     pub(super) tunnels: Tunnels,
@@ -47,4 +50,33 @@ pub(super) struct Linux {
     /// Linux's own XFRM interfaces by which it takes what their SAs decrypt for this host: indices by `if_id`.
     pub(super) brought_by: BTreeMap<u32, u32>,
     pub(super) is_interface_gone: bool,
+}
+
+impl Linux {
+    /// Linux as it was found, by these two edges; with the private interface, and what gives packets back by it.
+    pub(super) fn new(
+        (observer, interfaces): (Box<dyn Tables>, Box<dyn OwnInterfaces>),
+        own: topology::Own,
+        private: Private,
+        (way_back, send_marks): (WayBack, Option<SendMarks>),
+        nat: Option<Nat>,
+    ) -> Linux {
+        let segments = SegmentRoutes::default();
+        let reflection = topology::Reflection::new(observer.snapshot(), own, segments);
+        Linux {
+            observer,
+            interfaces,
+            reflection,
+            vlans: Vlans::default(),
+            tunnels: Tunnels::default(),
+            memifs: Memifs::default(),
+            private,
+            way_back,
+            _send_marks: send_marks,
+            nat,
+            set_marks: Vec::new(),
+            brought_by: BTreeMap::new(),
+            is_interface_gone: false,
+        }
+    }
 }

@@ -18,13 +18,13 @@ use std::sync::Arc;
 
 use config::TunnelConfig;
 use dataplane::{Binding, Tunnel};
-use io::{Port, PortCounters, Tun, TunConfig};
+use io::{PortCounters, Tun, TunConfig};
 use mirror::{Family, Route, RouteKind, Snapshot, set_interface_setting};
 use policy::PolicyConfig;
 use steer::Prefix;
 use tracing::{info, warn};
 
-use crate::error::StartError;
+use crate::linux::edge::OwnInterfaces;
 use crate::slots;
 use crate::sources::Interfaces;
 use crate::texts::binding_text;
@@ -61,22 +61,8 @@ pub struct Tunnels {
     closed: BTreeSet<String>,
 }
 
-/// Tunnel interfaces that are open, and not yet a worker's.
-pub struct Opened(Vec<(TunnelConfig, Tun)>);
-
-impl Opened {
-    /// Makes them, or takes those that an earlier run has left.
-    ///
-    /// # Errors
-    /// One cannot be made; those before it are left as they are.
-    pub fn open(configs: &[TunnelConfig]) -> Result<Opened, StartError> {
-        let open = |config: &TunnelConfig| Ok((config.clone(), open(config)?));
-        Ok(Opened(configs.iter().map(open).collect::<Result<_, StartError>>()?))
-    }
-}
-
 /// Makes one and sets it up.
-fn open(config: &TunnelConfig) -> Result<Tun, io::TunError> {
+pub fn open(config: &TunnelConfig) -> Result<Tun, io::TunError> {
     let name = config.interface.clone();
     let tun = Tun::open_lasting(&TunConfig { name, mtu: config.mtu })?;
     let name = config.interface.as_str();
@@ -103,59 +89,47 @@ fn set_up(name: &str) {
 }
 
 impl Tunnels {
-    /// Gives those that were opened to the workers.
-    pub fn start(opened: Opened, workers: &Workers) -> Tunnels {
-        let mut tunnels = Tunnels::default();
-        for (config, tun) in opened.0 {
-            tunnels.add(config, tun, workers);
-        }
-        tunnels
-    }
-
-    fn add(&mut self, config: TunnelConfig, tun: Tun, workers: &Workers) {
+    /// Opens one: it keeps the addresses and routes that its interface has. [`Tunnels::settle`] removes the interface, should
+    /// it be closed by then.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn open(
+        &mut self,
+        config: &TunnelConfig,
+        interfaces: &mut dyn OwnInterfaces,
+        workers: &Workers,
+    ) -> Result<(), io::TunError> {
+        self.closed.insert(config.interface.clone());
+        let (ifindex, port) = interfaces.open_tunnel(config)?;
         let free = self.entries.iter().position(Option::is_none);
         let place = free.unwrap_or_else(|| {
             self.entries.push(None);
             self.entries.len() - 1
         });
-        let (ifindex, counters) = (tun.ifindex(), tun.counters());
-        workers.add_tunnel(slots::of_tunnel(place), ifindex, Box::new(tun));
+        let (config, counters) = (config.clone(), port.counters());
+        workers.add_tunnel(slots::of_tunnel(place), ifindex, port);
         if let Some(entry) = self.entries.get_mut(place) {
             *entry = Some(Entry { config, ifindex, counters, place: Place::New });
-        }
-    }
-
-    /// Follows another configuration: those that it leaves out are closed, new ones made. One with other settings keeps
-    /// its interface, with its addresses and routes. [`Tunnels::settle`] removes the interfaces of those left out.
-    ///
-    /// # Errors
-    /// One cannot be made. Following the configuration of before opens again what was closed.
-    pub fn follow(
-        &mut self,
-        configs: &[TunnelConfig],
-        workers: &Workers,
-    ) -> Result<(), io::TunError> {
-        for place in &mut self.entries {
-            let Some(entry) = place.take_if(|e| !configs.contains(&e.config)) else { continue };
-            workers.remove_ports(entry.ifindex);
-            self.closed.insert(entry.config.interface);
-        }
-        for config in configs {
-            if !self.iter().any(|e| e.config == *config) {
-                // It is removed if this does not come to its end.
-                self.closed.insert(config.interface.clone());
-                let tun = open(config)?;
-                self.add(config.clone(), tun, workers);
-            }
         }
         Ok(())
     }
 
-    /// Removes the interfaces that are left of those that were closed.
-    pub fn settle(&mut self) {
+    /// Closes one. Its interface stays until [`Tunnels::settle`], for one with other settings, or if it is opened again.
+    pub fn close(&mut self, config: &TunnelConfig, workers: &Workers) {
+        for place in &mut self.entries {
+            let Some(entry) = place.take_if(|entry| entry.config == *config) else { continue };
+            workers.remove_ports(entry.ifindex);
+            self.closed.insert(entry.config.interface);
+        }
+    }
+
+    /// Removes the interfaces of those that were closed, and that the configuration does not have. One that could not be
+    /// opened again stays: what is routed to it is not sent in clear by another route.
+    pub fn settle(&mut self, wanted: &[TunnelConfig], interfaces: &mut dyn OwnInterfaces) {
         for name in std::mem::take(&mut self.closed) {
-            if !self.iter().any(|entry| entry.config.interface == name)
-                && let Err(error) = io::tun::remove(&name)
+            if !wanted.iter().any(|tunnel| tunnel.interface == name)
+                && let Err(error) = interfaces.remove_tunnel(&name)
             {
                 warn!("{error}");
             }

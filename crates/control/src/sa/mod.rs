@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use config::PathMtuConfig;
 use forward::path_mtu::PathMtuTable;
 use guard::Guard;
 use policy::PolicyEntry;
@@ -24,6 +25,7 @@ use report::Warning;
 use self::by_sender::BySender;
 use self::inner_mtus::InnerMtus;
 use self::shortfall::Shortfalls;
+use crate::clock::Now;
 use crate::sources::Source;
 
 /// SAs and policies, and what has followed them.
@@ -41,4 +43,27 @@ pub(super) struct Sas {
     /// Gives what Linux sends to the worker of its CPU, where a policy has SAs for each.
     pub(super) by_sender: BySender,
     pub(super) sas_followed: u64,
+}
+
+impl Sas {
+    /// A source whose policies nothing has followed yet, and the guard.
+    pub(super) fn new(source: Source, guard: Guard, by_sender: BySender, now: Now) -> Sas {
+        Sas {
+            source,
+            followed: HashMap::new(),
+            guard,
+            guard_trouble: None,
+            check_at: now.at,
+            shortfalls: Shortfalls::default(),
+            inner_mtus: InnerMtus::default(),
+            path_mtus: PathMtuTable::new(lifetime_ns(&PathMtuConfig::default())),
+            by_sender,
+            sas_followed: 0,
+        }
+    }
+}
+
+/// Time in ns for which a learnt path MTU is believed.
+fn lifetime_ns(config: &PathMtuConfig) -> u64 {
+    u64::from(config.lifetime_s) * 1_000_000_000
 }

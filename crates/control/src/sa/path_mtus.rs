@@ -10,11 +10,7 @@ use report::Occurrence;
 
 use super::Sas;
 use crate::clock::Now;
-
-/// Lifetime of what was learnt of paths.
-pub(crate) fn lifetime_ns(config: &PathMtuConfig) -> u64 {
-    u64::from(config.lifetime_s) * 1_000_000_000
-}
+use crate::sa::lifetime_ns;
 
 impl Sas {
     /// A router says what the path of an SA carries. An event, if that is news.

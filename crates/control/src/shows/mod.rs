@@ -22,6 +22,7 @@ use self::capture::{Slots, Traces};
 use self::control::{Control, Question};
 use self::events::{EventLog, Watch};
 pub(super) use self::parts::Parts;
+use crate::clock::Now;
 use crate::sa::asked::Asked;
 use crate::sa::early::Early;
 
@@ -43,4 +44,34 @@ pub(super) struct Shows {
     pub(super) early_trouble: Option<String>,
     /// Clients' commands that the next round carries out.
     pub(super) commands: Vec<Question>,
+}
+
+impl Shows {
+    /// With the sockets of clients, and with reports of packets that a packet filter may drop, or why there are none.
+    pub(super) fn new(
+        (control, reader): (Control, Option<control::Listening>),
+        vici: vici::Vici,
+        providers: Providers,
+        early: Result<Option<Early>, String>,
+        now: Now,
+    ) -> Shows {
+        let (early, early_trouble) = match early {
+            Ok(early) => (early, None),
+            Err(trouble) => (None, Some(trouble)),
+        };
+        Shows {
+            control,
+            _reader: reader,
+            vici,
+            event_log: EventLog::new(now),
+            watch: Watch::new(now.at),
+            tap_slots: Slots::default(),
+            traces: Traces::default(),
+            providers,
+            asked: Asked::default(),
+            early,
+            early_trouble,
+            commands: Vec::new(),
+        }
+    }
 }

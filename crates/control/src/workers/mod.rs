@@ -3,8 +3,8 @@
 pub mod engines;
 pub mod esp_sockets;
 pub mod heartbeat;
+pub mod layout;
 pub mod news;
-pub mod plan;
 pub mod ports;
 mod questions;
 pub mod rate_limits;
@@ -38,6 +38,28 @@ pub(super) struct Crew {
     pub(super) recognition: Recognition,
     /// Topologies published since the start. Each voids every plan of every worker.
     pub(super) published: u64,
-    /// The cores that there were at the start, before any thread was pinned.
-    pub(super) cores: Vec<usize>,
+}
+
+impl Crew {
+    /// Nobody works yet, and there are no ports. `kit` is what workers are made of, `events` hears them.
+    pub(super) fn new(
+        kit: Kit,
+        events: EventReceiver,
+        ports: Ports,
+        esp_sockets: EspSockets,
+    ) -> Crew {
+        Crew {
+            tables: Arc::clone(&kit.tables),
+            umem: kit.umem.clone(),
+            polling: kit.polling,
+            workers: Workers::none(kit),
+            events,
+            ports,
+            esp_sockets,
+            private_counters: Vec::new(),
+            rate_limits: RateLimits::default(),
+            recognition: Recognition::default(),
+            published: 0,
+        }
+    }
 }

@@ -40,7 +40,7 @@ use tracing::warn;
 
 use crate::confinement::Confinement;
 use crate::devices::SharedDevices;
-use crate::plan::Plan;
+use crate::layout::Layout;
 use crate::slots::{self, Place};
 
 /// How long a worker may take to answer; it does so every round, and sleeps 50 ms at most.
@@ -125,7 +125,7 @@ pub struct Death {
 /// A set of workers that runs.
 pub struct Workers {
     kit: Kit,
-    plan: Plan,
+    layout: Layout,
     running: Vec<Running>,
     /// By worker number. Those of ended workers stay, and count on when the number is used again.
     counters: Vec<Arc<Counters>>,
@@ -153,27 +153,20 @@ struct Prepared {
 }
 
 impl Workers {
-    /// Starts a set of workers, without ports.
-    ///
-    /// # Errors
-    /// No engine, no thread or no descriptor.
-    pub fn start(kit: Kit, plan: Plan, databases: &Databases<Sa>) -> Result<Workers, WorkersError> {
-        let (plan, new) = (Plan::default(), plan);
-        let (running, counters, root) = (Vec::new(), Vec::new(), Team::alone());
-        let mut workers = Workers { kit, plan, running, counters, root, set_number: 0 };
-        let prepared = workers.prepare(&new, databases)?;
-        workers.launch(new, prepared, Vec::new(), Vec::new())?;
-        Ok(workers)
+    /// No workers yet: [`Workers::change`] starts the first ones, too.
+    pub fn none(kit: Kit) -> Workers {
+        let (layout, root) = (Layout::default(), Team::alone());
+        Workers { kit, layout, running: Vec::new(), counters: Vec::new(), root, set_number: 0 }
     }
 
     /// The set that runs.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.plan.workers.len()
+        self.layout.workers.len()
     }
 
     /// The time on their clock.
@@ -188,12 +181,12 @@ impl Workers {
     /// After [`ChangeError::NotBegun`] the workers are as before; after any other there are none.
     pub fn change(
         &mut self,
-        plan: Plan,
+        layout: Layout,
         databases: &Databases<Sa>,
         private_ifindex: u32,
         private: Vec<Box<dyn Port>>,
     ) -> Result<(), ChangeError> {
-        let prepared = self.prepare(&plan, databases).map_err(ChangeError::NotBegun)?;
+        let prepared = self.prepare(&layout, databases).map_err(ChangeError::NotBegun)?;
         let mut workers = self.pause()?;
         workers.iter_mut().for_each(Worker::end_taps);
         if !private.is_empty() {
@@ -216,7 +209,7 @@ impl Workers {
         }));
         workers.iter_mut().for_each(Worker::end_crypto_pool);
         self.join_crypto()?;
-        let kept = workers.len().min(plan.workers.len());
+        let kept = workers.len().min(layout.workers.len());
         let (stay, go) = workers.split_at_mut(kept);
         for (number, gone) in go.iter_mut().enumerate() {
             if let Some(heir) = stay.get_mut(number % kept) {
@@ -226,16 +219,16 @@ impl Workers {
         workers.truncate(kept);
         self.running.truncate(kept);
         databases.sas().for_each(|sa| sa.home().vacate());
-        self.launch(plan, prepared, workers, ports).map_err(ChangeError::Halfway)
+        self.launch(layout, prepared, workers, ports).map_err(ChangeError::Halfway)
     }
 
     /// Makes what another set needs beside the workers that stay.
     fn prepare(
         &mut self,
-        plan: &Plan,
+        layout: &Layout,
         databases: &Databases<Sa>,
     ) -> Result<Prepared, WorkersError> {
-        let count = plan.workers.len();
+        let count = layout.workers.len();
         let mut wakers: Vec<Waker> =
             self.running.iter().take(count).map(|r| r.waker.clone()).collect();
         let kept = wakers.len();
@@ -279,7 +272,7 @@ impl Workers {
             Ok(CryptoParts { engine, ivs, reader: databases.reader() })
         };
         // A worker that has crypto threads works on bursts as one of them.
-        let crypto = (0..count).map(|worker| match plan.crypto_of(worker).count() {
+        let crypto = (0..count).map(|worker| match layout.crypto_of(worker).count() {
             0 => Ok(Vec::new()),
             threads => (0..=threads).map(parts).collect(),
         });
@@ -291,7 +284,7 @@ impl Workers {
     /// the threads.
     fn launch(
         &mut self,
-        plan: Plan,
+        layout: Layout,
         prepared: Prepared,
         mut workers: Vec<Worker>,
         ports: Vec<SpreadPort>,
@@ -309,20 +302,20 @@ impl Workers {
                 None => warn!(ifindex, queue, "no place for a queue with so few workers: closed"),
             }
         }
-        self.plan = plan;
+        self.layout = layout;
         self.set_number += 1;
         for (number, (mut worker, parts)) in workers.into_iter().zip(crypto).enumerate() {
             let Some(running) = self.running.get_mut(number) else { break };
             let mut parts = parts.into_iter();
             if let Some(own) = parts.next() {
                 let threads = worker.add_crypto_pool(own, parts.collect())?;
-                let cpus = self.plan.crypto_of(number);
+                let cpus = self.layout.crypto_of(number);
                 for (turn, (thread, cpu)) in threads.into_iter().zip(cpus).enumerate() {
-                    let name = crypto_name(number + turn * self.plan.workers.len());
+                    let name = crypto_name(number + turn * self.layout.workers.len());
                     running.crypto.push(start_crypto(name, thread, cpu, &self.kit)?);
                 }
             }
-            let cpu = self.plan.workers.get(number).copied().flatten();
+            let cpu = self.layout.workers.get(number).copied().flatten();
             let confinement = self.kit.confinement.clone();
             running.thread = Some(Builder::new().name(worker_name(number)).spawn(move || {
                 if let Some(cpu) = cpu {
@@ -387,11 +380,6 @@ impl Workers {
     /// for the first time.
     pub fn add_port(&self, slot: usize, queue: u32, ifindex: u32, port: Box<dyn Port>) {
         self.add((slot, queue as usize), ifindex, port, PortKind::Ethernet);
-    }
-
-    /// Gives a queue of the private interface to its worker, as [`Workers::add_port`].
-    pub fn add_private(&self, queue: usize, ifindex: u32, port: Box<dyn Port>) {
-        self.add((slots::PRIVATE, queue), ifindex, port, PortKind::Private);
     }
 
     /// Gives a tunnel interface to the first worker, as [`Workers::add_port`].
@@ -643,8 +631,14 @@ mod tests {
         }
     }
 
-    fn plan(workers: usize, crypto: &[usize]) -> Plan {
-        Plan { workers: vec![None; workers], crypto: crypto.to_vec() }
+    fn layout(workers: usize, crypto: &[usize]) -> Layout {
+        Layout { workers: vec![None; workers], crypto: crypto.to_vec() }
+    }
+
+    fn started(kit: Kit, layout: Layout, databases: &Databases<Sa>) -> Workers {
+        let mut workers = Workers::none(kit);
+        workers.change(layout, databases, 1, Vec::new()).unwrap();
+        workers
     }
 
     fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
@@ -659,13 +653,13 @@ mod tests {
     fn queues_go_with_their_packets_to_whichever_workers_there_are() {
         let (kit, databases) = (kit(), Databases::new());
         let mut pool = kit.umem.pool();
-        let mut workers = Workers::start(kit, plan(2, &[]), &databases).unwrap();
+        let mut workers = Workers::none(kit);
+        let private: Vec<_> = (0..4).map(|n| MemoryHandle::new(&format!("p{n}"), 512)).collect();
+        workers.change(layout(2, &[]), &databases, 1, vec![private[0].port()]).unwrap();
         let queues: Vec<_> = (0..4).map(|n| MemoryHandle::new(&format!("q{n}"), 512)).collect();
         for (number, queue) in (0..).zip(&queues) {
             workers.add_port(slots::of_port(2), number, IFINDEX, queue.port());
         }
-        let private: Vec<_> = (0..4).map(|n| MemoryHandle::new(&format!("p{n}"), 512)).collect();
-        workers.add_private(0, 1, private[0].port());
         let mut came = 0;
         for (count, crypto) in [(4, &[0][..]), (1, &[0, 0, 0]), (3, &[]), (2, &[0]), (2, &[])] {
             // Some come before the change, some while it happens, some after it.
@@ -679,7 +673,7 @@ mod tests {
                     // Those of four workers stay when there are fewer.
                     let more = private.iter().skip(if count == 4 { 1 } else { 4 });
                     let more = more.map(MemoryHandle::port).collect();
-                    workers.change(plan(count, crypto), &databases, 1, more).unwrap();
+                    workers.change(layout(count, crypto), &databases, 1, more).unwrap();
                 }
             }
             assert_eq!(workers.count(), count);
@@ -701,7 +695,7 @@ mod tests {
     fn all_ports_with_all_their_queues_go_to_whichever_workers_there_are() {
         let (kit, databases) = (kit(), Databases::new());
         let mut pool = kit.umem.pool();
-        let mut workers = Workers::start(kit, plan(4, &[]), &databases).unwrap();
+        let mut workers = started(kit, layout(4, &[]), &databases);
         let queues: Vec<_> = (0..slots::MAX_PORTS * slots::QUEUES_PER_WORKER)
             .map(|n| MemoryHandle::new(&format!("q{n}"), 8))
             .collect();
@@ -713,7 +707,7 @@ mod tests {
         let mut came = 0;
         for count in [4, 1, 3] {
             if workers.count() != count {
-                workers.change(plan(count, &[]), &databases, 1, Vec::new()).unwrap();
+                workers.change(layout(count, &[]), &databases, 1, Vec::new()).unwrap();
             }
             for queue in &queues {
                 came += u64::from(queue.lock().inject(&[0; 60], &mut pool));
@@ -762,7 +756,7 @@ mod tests {
     #[test]
     fn a_worker_that_panics_is_found_with_its_reason() {
         let databases = Databases::new();
-        let mut workers = Workers::start(kit(), plan(3, &[0]), &databases).unwrap();
+        let mut workers = started(kit(), layout(3, &[0]), &databases);
         assert!(workers.dead().is_none());
         workers.add_port(slots::of_port(0), 1, IFINDEX, Box::new(Broken));
         let mut death = None;
@@ -778,9 +772,9 @@ mod tests {
     #[test]
     fn a_change_that_meets_a_panic_says_so() {
         let databases = Databases::new();
-        let mut workers = Workers::start(kit(), plan(2, &[]), &databases).unwrap();
+        let mut workers = started(kit(), layout(2, &[]), &databases);
         workers.add_port(slots::of_port(0), 1, IFINDEX, Box::new(Broken));
-        let error = workers.change(plan(1, &[]), &databases, 1, Vec::new()).unwrap_err();
+        let error = workers.change(layout(1, &[]), &databases, 1, Vec::new()).unwrap_err();
         assert!(matches!(&error, ChangeError::Dead(_)), "{error}");
         workers.stop();
     }

@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
 use policy::{Action, Direction, PolicyConfig};
-use steer::{Prefix, Steer};
+use steer::Prefix;
+
+use crate::ports::program::Program;
 
 /// Packets that the steering programs take from their interfaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,16 +71,16 @@ impl Steering {
     }
 
     /// Writes it into a program's tables, all of them, even if one fails.
-    pub fn apply(&self, steer: &mut Steer) -> Result<(), String> {
-        let protected = steer.set_protected(self.protected.keys().copied());
+    pub fn apply(&self, steer: &mut dyn Program) -> Result<(), String> {
+        let protected = steer.set_protected(&mut self.protected.keys().copied());
         let esp = match &self.esp {
             TakenEsp::All => steer.set_take_unknown_esp(true),
             // Known SPIs first, before unknown ones are left to the kernel.
-            TakenEsp::Own(sas) => {
-                steer.set_sas(sas.keys().copied()).and_then(|()| steer.set_take_unknown_esp(false))
-            }
+            TakenEsp::Own(sas) => steer
+                .set_sas(&mut sas.keys().copied())
+                .and_then(|()| steer.set_take_unknown_esp(false)),
         };
-        let local = steer.set_local(self.local.iter().copied());
+        let local = steer.set_local(&mut self.local.iter().copied());
         let fragments = steer.set_take_udp_fragments(self.udp_fragments);
         let errors = steer.set_take_segment_errors(self.segment_errors);
         let watchdog = steer.set_watchdog(self.is_beside_kernel);

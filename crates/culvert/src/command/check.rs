@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use config::{Config, Examined, Listed, any_machine};
-use control::{Situation, examine};
+use control::examine;
 use serde_json::json;
 
 use crate::cli::CheckArgs;
@@ -14,7 +14,7 @@ pub fn run(name: &str, json: bool, args: &CheckArgs) -> (String, ExitCode) {
     let path = &args.config.config;
     let examined = match args.offline {
         true => Config::examine_file(path, any_machine),
-        false => examine(path, &Situation::before_start(args.unprivileged)),
+        false => examine(path, args.unprivileged),
     };
     let examined = examined.named(name);
     let status = match examined.problems.is_empty() {

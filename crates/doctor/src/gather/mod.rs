@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use config::{Examined, Listed, PortConfig, TunConfig};
-use control::{Situation, vlan_below};
+use control::{self, vlan_below};
 use crypto::Provider;
 use guard::{Effect, Guard, GuardError};
 use mirror::{Encap, Family, Link, Observer, Route, Snapshot, interface_setting};
@@ -38,8 +38,7 @@ use super::{policies, processes};
 /// Looks at everything, in the calling thread's network namespace.
 pub fn facts(name: &str, options: &Options) -> Facts {
     let (path, is_unprivileged) = (options.config.as_path(), options.unprivileged);
-    let Examined { config, problems, .. } =
-        control::examine(path, &Situation::before_start(is_unprivileged));
+    let Examined { config, problems, .. } = control::examine(path, is_unprivileged);
     let loaded = config.ok_or_else(|| Listed { path, problems: &problems }.to_string());
     let config = loaded.as_ref().ok();
     let instance = config.map_or(name, |c| c.name.as_str()).to_owned();

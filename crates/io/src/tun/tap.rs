@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::{TunError, hint, ioctl};
 
@@ -51,6 +51,11 @@ impl Tap {
         let ifindex = ioctl::ifindex(&config.name).map_err(|e| fail("SIOCGIFINDEX", e))?;
         ioctl::set_up(&config.name).map_err(|e| fail("SIOCSIFFLAGS", e))?;
         Ok(Self { name: config.name.clone(), file, ifindex })
+    }
+
+    /// An interface whose descriptor somebody else has opened: it is read and written as a TAP device is.
+    pub fn over(name: &str, ifindex: u32, descriptor: OwnedFd) -> Self {
+        Self { name: name.to_owned(), file: descriptor.into(), ifindex }
     }
 
     /// The interface's name.

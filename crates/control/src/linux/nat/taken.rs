@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use conntrack::{Bindings, Direction, Tuple};
-use steer::{Flow, Steer, SteerError};
+use steer::{Flow, SteerError};
 use tracing::warn;
 
 use super::FlowStep;
+use crate::ports::program::Program;
 
 /// Packets that ports take of translated connections.
 #[derive(Default)]
@@ -24,7 +25,7 @@ impl TakenFlows {
     }
 
     /// Has a program that is new take all.
-    pub fn fill(&mut self, steer: &mut Steer) {
+    pub fn fill(&mut self, steer: &mut dyn Program) {
         let mut steps = Vec::new();
         if let Some(bindings) = &self.bindings {
             bindings.each(0, 1, |binding| {
@@ -39,7 +40,7 @@ impl TakenFlows {
     }
 
     /// Has a program follow a step. What it has no room for is Linux's, as if it were not known.
-    pub fn follow(&mut self, steer: &mut Steer, step: &FlowStep) {
+    pub fn follow(&mut self, steer: &mut dyn Program, step: &FlowStep) {
         match steer.set_flow(&flow(&step.tuple), step.is_taken) {
             Ok(()) => {}
             Err(SteerError::Full { .. }) if self.is_full_told => {}

@@ -63,12 +63,12 @@ pub fn status(parts: Parts<'_>, shows: &Shows) -> Status {
 }
 
 fn worker_rows(parts: Parts<'_>) -> Vec<report::Worker> {
-    let plan = parts.crew.workers.plan();
-    let rows = plan.workers.iter().enumerate();
+    let layout = parts.crew.workers.layout();
+    let rows = layout.workers.iter().enumerate();
     rows.map(|(worker, cpu)| report::Worker {
         worker,
         cpu: *cpu,
-        crypto_cpus: plan.crypto_of(worker).collect(),
+        crypto_cpus: layout.crypto_of(worker).collect(),
     })
     .collect()
 }

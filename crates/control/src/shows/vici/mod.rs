@@ -33,13 +33,17 @@ const SHARE: u32 = 10;
 const STALE: Duration = Duration::from_secs(90);
 
 /// The thread that asks, if one is to.
-#[derive(Default)]
 pub struct Vici {
     config: ViciConfig,
     asking: Option<Asking>,
+    begin: Begin,
 }
 
-struct Asking {
+/// Begins a thread that asks.
+pub type Begin = Box<dyn Fn(ViciConfig, Confinement) -> io::Result<Asking>>;
+
+/// A thread that asks.
+pub struct Asking {
     said: Arc<ArcSwap<Said>>,
     /// The thread ends when this is gone.
     _until: Sender<()>,
@@ -57,7 +61,18 @@ impl Said {
     }
 }
 
+impl Default for Vici {
+    fn default() -> Self {
+        Vici::by(Box::new(Asking::begin))
+    }
+}
+
 impl Vici {
+    /// Nobody asks yet.
+    pub fn by(begin: Begin) -> Vici {
+        Vici { config: ViciConfig::default(), asking: None, begin }
+    }
+
     /// Asks as the configuration wants it.
     ///
     /// # Errors
@@ -67,11 +82,17 @@ impl Vici {
             return Ok(());
         }
         self.asking = match config.socket {
-            Some(_) => Some(Asking::begin(config.clone(), confinement.clone())?),
+            Some(_) => Some((self.begin)(config.clone(), confinement.clone())?),
             None => None,
         };
         self.config = config.clone();
         Ok(())
+    }
+
+    /// The configuration by which it is asked.
+    #[cfg(test)]
+    pub const fn config(&self) -> &ViciConfig {
+        &self.config
     }
 
     /// Charon's connections. `None` where no thread asks.
@@ -88,6 +109,12 @@ impl Vici {
 }
 
 impl Asking {
+    /// One that never hears anything.
+    #[cfg(test)]
+    pub fn silent() -> Asking {
+        Asking { said: Arc::new(ArcSwap::new(Said::now(Ok(Vec::new())))), _until: channel().0 }
+    }
+
     fn begin(config: ViciConfig, confinement: Confinement) -> io::Result<Asking> {
         let said = Arc::new(ArcSwap::new(Said::now(Err("not asked yet".into()))));
         let (until, is_over) = channel();

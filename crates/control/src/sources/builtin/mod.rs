@@ -94,11 +94,6 @@ impl Restored {
         Ok(Restored { vault, database, count })
     }
 
-    /// Databases that the data path reads.
-    pub fn databases(&self) -> &Databases<Sa> {
-        self.database.backend().databases()
-    }
-
     /// Lets programs connect at a path.
     ///
     /// # Errors

@@ -1,17 +1,21 @@
 //! The interfaces that culvert takes over: they come, go, and come back.
 
 mod choice;
-mod entry;
+pub mod entry;
+pub mod opening;
+pub mod program;
 mod programs;
+pub mod rings;
 mod taken;
+pub mod working;
 
-use config::{PortConfig, Problem, Sockets};
-use io::{PortStats, TooFewFrames, Umem, XskRegion};
+use config::{PortConfig, Sockets};
+use io::PortStats;
 use mirror::Snapshot;
-use steer::device::Device;
-use steer::{Attached, Loader, StrippedTags};
+use steer::{Attached, StrippedTags};
 
 use crate::nat::TakenFlows;
+use crate::slots;
 use crate::steering::Steering;
 use crate::vlans;
 use crate::vrfs::Vrfs;
@@ -20,56 +24,20 @@ use crate::workers::Workers;
 
 pub use programs::Programs;
 
-use entry::{DOWN, Entry, OpeningKit, RINGS};
-
-/// Frames without which one queue does not work: the least in its fill ring, and as many in flight.
-pub const FRAMES_PER_QUEUE: u32 = 2 * io::MIN_READY;
-
-/// Frames that one queue may hold at a time.
-pub const FRAMES_PER_FULL_QUEUE: u32 = RINGS.fill + RINGS.tx;
+use entry::{DOWN, Entry};
+use opening::{Opener, OpeningKit};
+use rings::RunningPort;
 
 /// All configured ports.
 pub struct Ports {
     entries: Vec<Entry>,
-    loader: Option<Loader>,
+    /// Ports that were removed while a plan is carried out: one that comes again goes on counting.
+    removed: Vec<Entry>,
+    opener: Box<dyn Opener>,
     steering: Steering,
     flows: TakenFlows,
-    region: XskRegion,
     /// The mark of what the private interface gives back to a port.
     given_back: u32,
-}
-
-/// Queues to take of a port; at least one for an interface that is not there.
-pub fn wanted_queues(config: &PortConfig) -> u32 {
-    let device = Device::look(&config.interface);
-    queues_of(config, device.ok().map(|device| device.rx_queues))
-}
-
-/// The same, where it is known how many the interface has.
-pub fn queues_of(config: &PortConfig, there: Option<u32>) -> u32 {
-    match there {
-        Some(there) => config.queues.unwrap_or(there).min(there),
-        None => config.queues.unwrap_or(1),
-    }
-}
-
-/// Says if so many queues cannot have rings of so many buffers: no port would open.
-pub fn rings_problem(frames: u32, queues: u32) -> Option<Problem> {
-    let TooFewFrames { needed, .. } = RINGS.share(frames, queues).err()?;
-    let wrong = format!("{queues} receive queues of all ports need at least {needed}");
-    let remedy =
-        format!("worker.frames = {}, or fewer queues (port.queues)", needed.next_power_of_two());
-    Some(Problem::new("worker.frames", &frames, wrong, remedy))
-}
-
-/// Queues of the port that has the most.
-pub fn most_queues(configs: &[PortConfig]) -> u32 {
-    configs.iter().map(wanted_queues).max().unwrap_or(0)
-}
-
-/// True if workers beyond the queues of ports may get packets from some: from packet sockets.
-pub fn spread_over_workers(configs: &[PortConfig]) -> bool {
-    configs.iter().any(|config| config.kind != Sockets::Xdp && config.queues.is_none())
 }
 
 /// A port as the operator sees it.
@@ -95,42 +63,69 @@ pub struct PortState<'a> {
 }
 
 impl Ports {
-    /// The configured ports, none of them open yet.
-    /// What the private interface gives back to them has the mark `given_back`.
-    pub fn new(configs: &[PortConfig], umem: &Umem, given_back: u32) -> Ports {
-        let entries =
-            configs.iter().zip(0..).map(|(config, place)| Entry::new(config, place)).collect();
-        let region = XskRegion::new(umem);
-        let (steering, flows) = (Steering::default(), TakenFlows::default());
-        Ports { entries, loader: None, steering, flows, region, given_back }
+    /// No port yet. What the private interface gives back to ports has the mark `given_back`; ports take `flows`.
+    pub fn none(opener: Box<dyn Opener>, given_back: u32, flows: TakenFlows) -> Ports {
+        let (entries, removed, steering) = (Vec::new(), Vec::new(), Steering::default());
+        Ports { entries, removed, opener, steering, flows, given_back }
     }
 
-    /// Takes in what was loaded for these ports.
-    pub fn take_in(&mut self, programs: Programs) {
-        // A thread that panicked has loaded nothing: that is done when a port is opened.
-        let Ok((loader, programs)) = programs.0.join() else { return };
-        self.loader = Some(loader);
-        for (entry, program) in self.entries.iter_mut().zip(programs) {
-            entry.program = Some(program);
+    /// A port more, which [`Ports::follow`] opens. `is_taken` tells if a place among all ports has another port.
+    pub fn add(&mut self, config: &PortConfig, is_taken: impl Fn(usize) -> bool) {
+        let is_free = |place: &usize| !self.has_place(*place) && !is_taken(*place);
+        let place = (0..slots::MAX_PORTS).find(is_free).unwrap_or(slots::MAX_PORTS - 1);
+        let is_it = |entry: &Entry| entry.config.interface == config.interface;
+        let entry = match self.removed.iter().position(is_it) {
+            Some(at) => self.removed.swap_remove(at).again(config, place),
+            None => Entry::new(config, place),
+        };
+        self.entries.push(entry);
+    }
+
+    /// Closes a port: its frames pass to Linux.
+    pub fn remove(&mut self, config: &PortConfig, workers: &Workers) {
+        for mut entry in self.entries.extract_if(.., |entry| entry.config == *config) {
+            entry.close(workers, "the configuration has changed");
+            self.removed.push(entry);
         }
+    }
+
+    /// Ends a change of ports, which are shown in this order from now on.
+    pub fn settle(&mut self, order: &[PortConfig]) {
+        self.removed.clear();
+        let place = |entry: &Entry| order.iter().position(|config| *config == entry.config);
+        self.entries.sort_by_key(place);
+    }
+
+    /// True if one has a place among all ports.
+    pub fn has_place(&self, place: usize) -> bool {
+        self.entries.iter().any(|entry| entry.place == place)
+    }
+
+    /// All ports, as a plan looks at them.
+    pub fn running(&self) -> impl Iterator<Item = RunningPort> {
+        self.entries.iter().map(|entry| RunningPort {
+            config: entry.config.clone(),
+            ready: entry.working.as_ref().and_then(|working| working.ready),
+            has_failed: entry.has_failed,
+        })
     }
 
     /// The workers' slot for packets that leave by an interface.
     pub fn slot(&self, ifindex: u32) -> Option<usize> {
         let entry =
             self.entries.iter().find(|e| e.working.as_ref().is_some_and(|w| w.ifindex == ifindex));
-        entry.map(|e| e.slot)
+        entry.map(Entry::slot)
     }
 
     /// The ports whose programs take frames.
     pub fn working(&self) -> impl Iterator<Item = WorkingPort<'_>> {
-        self.entries.iter().zip(1..).filter_map(|(entry, tag)| {
+        self.entries.iter().filter_map(|entry| {
             let working = entry.working.as_ref()?;
             let attached = working.attached?;
             Some(WorkingPort {
                 interface: &entry.config.interface,
                 ifindex: working.ifindex,
-                tag,
+                tag: entry.place as u16 + 1,
                 takes_back: attached != Attached::Generic,
                 unmarks: attached == Attached::Tcx,
             })
@@ -158,8 +153,9 @@ impl Ports {
             if let Some(working) = &entry.working {
                 let is_there = fit.is_some_and(|l| l.index == working.ifindex);
                 // Queues can only be others after it was down.
-                let has_its_queues =
-                    !is_up || !working.is_down || working.queues == wanted_queues(&entry.config);
+                let has_its_queues = !is_up
+                    || !working.is_down
+                    || working.queues == self.opener.queues(&entry.config);
                 if is_there && has_its_queues && (is_up || working.outlasts_down()) {
                     changed |= entry.follow_link(is_up);
                 } else {
@@ -170,17 +166,15 @@ impl Ports {
             match (present, link) {
                 (Some(ifindex), _) if entry.working.is_none() => {
                     let kit = OpeningKit {
-                        loader: self.loader.get_or_insert_with(Loader::new),
-                        region: &self.region,
                         workers,
                         steering: &self.steering,
                         queues_in_all: queues,
                         given_back: self.given_back,
                         flows: self.flows.room,
                     };
-                    changed |= entry.open(ifindex, &kit);
+                    changed |= entry.open(ifindex, &mut *self.opener, &kit);
                     if let Some(working) = &mut entry.working {
-                        self.flows.fill(&mut working.steer);
+                        self.flows.fill(&mut *working.steer);
                     }
                 }
                 (None, None) => entry.wait("missing: no such interface; taken when it comes"),
@@ -207,7 +201,7 @@ impl Ports {
     fn queues(&self) -> u32 {
         let queues = self.entries.iter().map(|entry| match &entry.working {
             Some(working) => working.queues,
-            None => wanted_queues(&entry.config),
+            None => self.opener.queues(&entry.config),
         });
         queues.sum()
     }

@@ -5,11 +5,12 @@ use std::net::IpAddr;
 
 use config::MarkConfig;
 use policy::PolicyConfig;
-use steer::{Prefix, Steer, SteerError};
+use steer::{Prefix, SteerError};
 
 use super::Ports;
+use super::program::Program;
 use crate::clock::Now;
-use crate::nat::{FlowStep, TakenFlows};
+use crate::nat::FlowStep;
 use crate::sources::SaStep;
 use crate::steering::{Steering, TakenEsp};
 use crate::vlans::Vlans;
@@ -25,20 +26,10 @@ impl Ports {
         self.steering.marks = rules.iter().map(|rule| rule.mark).collect();
     }
 
-    /// Ports take these connections. To be told before one is open.
-    pub fn set_flows(&mut self, flows: TakenFlows) {
-        self.flows = flows;
-    }
-
-    /// Packets that ports take of connections, for other ports in their place.
-    pub fn take_flows(&mut self) -> TakenFlows {
-        std::mem::take(&mut self.flows)
-    }
-
     /// Follows a direction of a connection.
     pub fn steer_flow(&mut self, step: FlowStep) {
         let working = self.entries.iter_mut().filter_map(|entry| entry.working.as_mut());
-        working.for_each(|working| self.flows.follow(&mut working.steer, &step));
+        working.for_each(|working| self.flows.follow(&mut *working.steer, &step));
     }
 
     /// Tells the steering programs what to take.
@@ -60,7 +51,7 @@ impl Ports {
             let ifindex = working.ifindex;
             entry.vlans =
                 vlans.taken().filter(|vlan| vlan.port == ifindex).map(|vlan| vlan.tags).collect();
-            if let Err(error) = working.steer.set_vlans(entry.vlans.iter().copied()) {
+            if let Err(error) = working.steer.set_vlans(&mut entry.vlans.iter().copied()) {
                 entry.stale(&error.to_string());
             }
         }
@@ -172,13 +163,13 @@ impl Ports {
     /// at one port as a rule, and at another, if the way changes, one more that was asked for earlier.
     /// Does nothing at a port that does not have the SA.
     pub fn sample_sa(&mut self, dst: IpAddr, spi: u32) {
-        self.each_program(|steer| steer.sample_sa(dst, spi).map(drop));
+        self.each_program(|steer| steer.sample_sa(dst, spi));
     }
 
-    fn each_program(&mut self, mut change: impl FnMut(&mut Steer) -> Result<(), SteerError>) {
+    fn each_program(&mut self, mut change: impl FnMut(&mut dyn Program) -> Result<(), SteerError>) {
         for entry in &mut self.entries {
             if let Some(working) = &mut entry.working
-                && let Err(error) = change(&mut working.steer)
+                && let Err(error) = change(&mut *working.steer)
             {
                 entry.stale(&error.to_string());
             }

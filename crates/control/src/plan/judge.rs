@@ -1,202 +1,69 @@
-//! Problems of a configuration on this machine: the one place at which `culvert run`, `check`, `doctor` and a reload
-//! look, so that what one of them accepts the others take.
+//! Everything that is wrong with a configuration on a machine, and for a daemon that runs.
 //!
-//! The file is first judged by itself ([`Config::examine`]), then by what is here: cores, interfaces with their queues,
-//! memory, engines. What passes by itself is a warning, and refuses nothing: an interface that is not there may come.
-//! Rights, another daemon of the same name and what an earlier run has saved are no matter of the file: `culvert doctor`
-//! looks at these.
+//! What passes by itself is a warning, and refuses nothing: an interface that is not there may come. Rights, another daemon
+//! of the same name and what an earlier run has saved are no matter of the file: `culvert doctor` looks at these.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use config::{Config, Cpus, EngineChoice, PortConfig, Problem, Sockets, nearest};
+use steer::device::Finding;
 
-use config::{
-    Config, Cpus, EngineChoice, Examined, MemifRole, PortConfig, Problem, Sockets, Verdict, nearest,
-};
-use report::client;
-use report::paths;
-use steer::device::{Device, Finding};
+use super::machine::{Machine, TUN};
+use super::running::Running;
+use crate::layout::{Layout, LayoutError, ranges};
+use crate::ports::rings::{rings_problem, spread_over_workers};
+use crate::{limits, unprivileged};
 
-use crate::nat::Nat;
-use crate::plan::{self, Plan, PlanError, ranges};
-use crate::{limits, ports, unprivileged};
-
-/// For whom a configuration is examined.
-pub struct Situation<'r> {
-    /// The cores that the daemon may use.
-    cores: Vec<usize>,
-    /// True for a run without ports and BPF.
-    is_unprivileged: bool,
-    /// Configuration of the running daemon; `None` before a start.
-    running: Option<&'r Config>,
+/// Problems, warnings, and the set of workers if there can be one.
+#[derive(Debug, Default)]
+pub(super) struct Judged {
+    pub problems: Vec<Problem>,
+    pub warnings: Vec<Problem>,
+    pub layout: Option<Layout>,
 }
 
-impl Situation<'_> {
-    /// Of a daemon that this process could become.
-    pub fn before_start(is_unprivileged: bool) -> Situation<'static> {
-        Situation { cores: plan::cores(), is_unprivileged, running: None }
+/// Judges a configuration.
+pub(super) fn judge(running: &Running, wanted: &Config, machine: &Machine) -> Judged {
+    let mut judged = Judged::default();
+    let Judged { problems, warnings, .. } = &mut judged;
+    of_services(wanted, machine, problems);
+    if machine.is_unprivileged {
+        problems.extend(unprivileged::problems(wanted));
     }
-
-    /// Of this daemon, which has other threads pinned: `cores` are those of its start.
-    pub fn of_running<'r>(
-        running: &'r Config,
-        cores: &[usize],
-        is_unprivileged: bool,
-    ) -> Situation<'r> {
-        Situation { cores: cores.to_vec(), is_unprivileged, running: Some(running) }
+    of_names(wanted, machine, problems);
+    let lost: Vec<&str> =
+        running.given_up(wanted).filter(|name| machine.names.iter().any(|n| n == name)).collect();
+    for port in &wanted.ports {
+        of_port(wanted, port, (machine, &lost), problems, warnings);
     }
-}
-
-/// Everything that is wrong with a file here.
-pub fn examine(path: &Path, situation: &Situation<'_>) -> Examined {
-    Config::examine_file(path, |config| judge(config, &Machine::look(config, situation)))
-}
-
-/// Facts about this machine that a configuration depends on.
-pub(crate) struct Machine {
-    pub(crate) cores: Vec<usize>,
-    /// The interfaces that the configuration names.
-    pub(crate) devices: BTreeMap<String, Device>,
-    /// All that there are in this network namespace.
-    pub(crate) names: Vec<String>,
-    /// Owner of the private interface's name, where it may not be made.
-    pub(crate) private_is: Option<String>,
-    /// Problems found by trying: an engine that is missing, connection tracking that does not
-    /// answer.
-    pub(crate) others: Vec<Problem>,
-    /// Buffers of the daemon that runs, which a reload does not change.
-    pub(crate) running_frames: Option<u32>,
-    /// Interfaces that are there, and that a reload takes no longer.
-    pub(crate) given_up: Vec<String>,
-    /// Directories of memif sockets that are not there, by interface.
-    pub(crate) lost_sockets: Vec<String>,
-    pub(crate) is_unprivileged: bool,
-}
-
-impl Machine {
-    fn look(config: &Config, situation: &Situation<'_>) -> Machine {
-        let named = config.ports.iter().map(|port| &port.interface);
-        let named = named.chain(config.memifs.iter().map(|memif| &memif.interface));
-        let named = named.chain(config.tunnels.iter().map(|tunnel| &tunnel.interface));
-        let devices = named.chain([&config.tun.interface]);
-        let devices: BTreeMap<_, _> =
-            devices.filter_map(|name| Some((name.clone(), Device::look(name).ok()?))).collect();
-        let private_is = match situation.running {
-            Some(_) => None,
-            None => devices.get(&config.tun.interface).and_then(|there| owner(config, there)),
-        };
-        let lost = config.memifs.iter().filter(|memif| {
-            let directory = memif.socket.parent().unwrap_or(Path::new("/"));
-            memif.role == MemifRole::Server && !directory.is_dir()
-        });
-        let names = interface_names();
-        let running = situation.running.map(|running| running.ports.as_slice()).unwrap_or_default();
-        let ports = running.iter().map(|port| port.interface.clone());
-        let goes = |name: &String| names.contains(name) && !config.port_names().contains(name);
-        Machine {
-            cores: situation.cores.clone(),
-            given_up: ports.filter(goes).collect(),
-            names,
-            private_is,
-            others: others(config, situation),
-            running_frames: situation.running.map(|running| running.worker.frames),
-            lost_sockets: lost.map(|memif| memif.interface.clone()).collect(),
-            is_unprivileged: situation.is_unprivileged,
-            devices,
-        }
+    for memif in wanted.memifs.iter().filter(|m| machine.lost_sockets.contains(&m.interface)) {
+        warnings.push(Problem::new(
+            wanted.port_key(&memif.interface, "socket"),
+            &memif.socket.display(),
+            "there is no such directory, so no application can connect yet",
+            "make it; the socket is tried again every 10 s",
+        ));
     }
-}
-
-/// Behind two lines of headings, each interface has one that begins with its name.
-fn interface_names() -> Vec<String> {
-    let table = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
-    let names = table.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim()));
-    names.map(str::to_owned).collect()
-}
-
-/// Owner of an interface that has the private one's name. `None` if this instance's daemon has it,
-/// or had it a moment ago.
-fn owner(config: &Config, there: &Device) -> Option<String> {
-    let name = config.tun.interface.as_str();
-    if there.driver != TUN {
-        return Some("an interface of another kind has this name".into());
+    if has_all_cores(wanted, machine, problems) {
+        judged.layout = of_workers(running, wanted, machine, problems, warnings);
     }
-    let claims = |instance: &str| {
-        fs::read_to_string(paths::interface_file(instance)).is_ok_and(|text| text.trim() == name)
-    };
-    if claims(&config.name) {
-        return None;
-    }
-    let other = client::running().into_iter().find(|instance| claims(instance));
-    Some(match other {
-        Some(instance) => format!("the instance {instance} has an interface of this name"),
-        None => "another program has an interface of this name".into(),
-    })
+    judged
 }
 
-/// The driver of TUN and TAP devices.
-const TUN: &str = "tun";
-
-/// Problems that are found by trying.
-fn others(config: &Config, situation: &Situation<'_>) -> Vec<Problem> {
-    let mut found = Vec::new();
-    let is_other_engine =
-        situation.running.is_none_or(|running| running.crypto.engine != config.crypto.engine);
-    if is_other_engine && let Some(why) = lacking_engine(config.crypto.engine) {
+/// Problems that were found by trying.
+fn of_services(config: &Config, machine: &Machine, problems: &mut Vec<Problem>) {
+    if let Some(why) = &machine.lacks_engine {
         let engine = match config.crypto.engine {
             EngineChoice::Auto => "auto",
             EngineChoice::IpsecMb => "ipsec-mb",
             EngineChoice::Openssl => "openssl",
         };
         let remedy = "another engine; \"auto\" takes what there is";
-        found.push(Problem::new("crypto.engine", &engine, why, remedy));
+        problems.push(Problem::new("crypto.engine", &engine, why.clone(), remedy));
     }
-    if situation.running.is_some() {
-        return found;
-    }
-    if config.nat.is_on()
-        && rustix::process::geteuid().is_root()
-        && let Err(error) = Nat::begin()
-    {
-        let wrong = format!("connection tracking cannot be asked: {error}");
+    if let Some(why) = &machine.lacks_conntrack {
+        let wrong = format!("connection tracking cannot be asked: {why}");
         let remedy = "modprobe nf_conntrack_netlink, or nat.learn = \"off\"";
-        found.push(Problem::new("nat.learn", &"conntrack", wrong, remedy));
+        problems.push(Problem::new("nat.learn", &"conntrack", wrong, remedy));
     }
-    found
-}
-
-fn lacking_engine(choice: EngineChoice) -> Option<String> {
-    match choice {
-        EngineChoice::IpsecMb => ipsec_mb::IpsecMbProvider::new().err().map(|e| e.to_string()),
-        EngineChoice::Openssl => {
-            engine_openssl::OpensslProvider::new().err().map(|error| error.to_string())
-        }
-        // Which of them there are the log says.
-        EngineChoice::Auto => None,
-    }
-}
-
-/// Problems and warnings.
-pub(crate) fn judge(config: &Config, machine: &Machine) -> Verdict {
-    let mut problems = machine.others.clone();
-    let mut warnings = Vec::new();
-    if machine.is_unprivileged {
-        problems.extend(unprivileged::problems(config));
-    }
-    of_names(config, machine, &mut problems);
-    for port in &config.ports {
-        of_port(config, port, machine, &mut problems, &mut warnings);
-    }
-    for memif in config.memifs.iter().filter(|m| machine.lost_sockets.contains(&m.interface)) {
-        warnings.push(Problem::new(
-            config.port_key(&memif.interface, "socket"),
-            &memif.socket.display(),
-            "there is no such directory, so no application can connect yet",
-            "make it; the socket is tried again every 10 s",
-        ));
-    }
-    of_workers(config, machine, &mut problems, &mut warnings);
-    (problems, warnings)
 }
 
 /// Interfaces that culvert makes, and names that are taken.
@@ -224,7 +91,7 @@ fn of_names(config: &Config, machine: &Machine, problems: &mut Vec<Problem>) {
 fn of_port(
     config: &Config,
     port: &PortConfig,
-    machine: &Machine,
+    (machine, lost): (&Machine, &[&str]),
     problems: &mut Vec<Problem>,
     warnings: &mut Vec<Problem>,
 ) {
@@ -232,7 +99,7 @@ fn of_port(
     let key = |key: &str| config.port_key(name, key);
     let Some(device) = machine.devices.get(name) else {
         // A slip of the pen would stop a port that works.
-        if let Some(lost) = nearest(name, machine.given_up.iter().map(String::as_str)) {
+        if let Some(lost) = nearest(name, lost.iter().copied()) {
             problems.push(Problem::new(
                 key("interface"),
                 &name,
@@ -271,13 +138,8 @@ fn of_port(
     }
 }
 
-/// Cores, workers, and buffers for them and for the queues.
-fn of_workers(
-    config: &Config,
-    machine: &Machine,
-    problems: &mut Vec<Problem>,
-    warnings: &mut Vec<Problem>,
-) {
+/// True if all cores are there that are named.
+fn has_all_cores(config: &Config, machine: &Machine, problems: &mut Vec<Problem>) -> bool {
     let worker = &config.worker;
     let cores = |list: &[usize]| {
         list.iter().copied().filter(|core| !machine.cores.contains(core)).collect::<Vec<_>>()
@@ -310,21 +172,27 @@ fn of_workers(
             ));
         }
     }
-    if !has_all {
-        return;
-    }
-    let wanted = |port: &PortConfig| {
-        let there = machine.devices.get(&port.interface).map(|device| device.rx_queues);
-        ports::queues_of(port, there)
-    };
-    let queues = config.ports.iter().map(wanted).max().unwrap_or(0);
-    let Ok(plan) = Plan::new(worker, queues, &machine.cores) else { return };
-    let in_all: u32 = config.ports.iter().map(wanted).sum();
+    has_all
+}
+
+/// Workers, and buffers for them and for the queues of ports.
+fn of_workers(
+    running: &Running,
+    config: &Config,
+    machine: &Machine,
+    problems: &mut Vec<Problem>,
+    warnings: &mut Vec<Problem>,
+) -> Option<Layout> {
+    let worker = &config.worker;
+    let queues = config.ports.iter().map(|port| machine.queues_of(port)).max().unwrap_or(0);
+    let layout = Layout::new(worker, queues, &machine.cores).ok()?;
+    let in_all = machine.queues_in_all(config);
     let short = |frames| {
-        let problem = limits::frames_problem(frames, &config.ports, &plan);
-        problem.or_else(|| ports::rings_problem(frames, in_all))
+        let problem = limits::frames_problem(frames, &config.ports, &layout);
+        problem.or_else(|| rings_problem(frames, in_all))
     };
-    let of_running = machine.running_frames.filter(|frames| *frames != worker.frames);
+    let of_running = running.config.as_ref().map(|running| running.worker.frames);
+    let of_running = of_running.filter(|frames| *frames != worker.frames);
     if let Some(problem) = short(worker.frames) {
         problems.push(problem);
     } else if let Some((frames, problem)) = of_running.and_then(|n| Some((n, short(n)?))) {
@@ -333,8 +201,8 @@ fn of_workers(
         problems.push(Problem::new(problem.key, &worker.frames, wrong, remedy));
     }
     for port in &config.ports {
-        let Err(PlanError::TooManyQueues { queues, workers, most }) =
-            plan.check_queues(wanted(port))
+        let Err(LayoutError::TooManyQueues { queues, workers, most }) =
+            layout.check_queues(machine.queues_of(port))
         else {
             continue;
         };
@@ -356,10 +224,10 @@ fn of_workers(
             Sockets::Packet => {}
         }
     }
-    if let Some(warning) = plan.warning(queues)
-        && !ports::spread_over_workers(&config.ports)
+    if let Some(warning) = layout.warning(queues)
+        && !spread_over_workers(&config.ports)
     {
-        let count = plan.workers.len();
+        let count = layout.workers.len();
         let warning = warning.trim_start_matches("worker.cpus: ").to_owned();
         warnings.push(Problem::new(
             "worker.cpus",
@@ -368,67 +236,55 @@ fn of_workers(
             "fewer workers, or more queues",
         ));
     }
-    if machine.running_frames.is_none()
-        && !client::is_running(&config.name)
-        && let Some(problem) = limits::problem(config, plan.workers.len())
-    {
-        problems.push(problem);
-    }
+    let short_of_memory = match &running.config {
+        Some(before) => {
+            let more = layout.threads().saturating_sub(running.layout.threads());
+            limits::growth_problem(before, more, &machine.memory)
+        }
+        // Memory that the daemon of this name has is free when this one takes its place.
+        None if machine.is_instance_running => None,
+        None => limits::problem(config, layout.workers.len(), &machine.memory),
+    };
+    problems.extend(short_of_memory);
+    Some(layout)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{config, device, machine, running};
     use super::*;
-
-    fn device(name: &str, driver: &str, rx_queues: u32) -> (String, Device) {
-        let device = Device {
-            name: name.into(),
-            ifindex: 7,
-            driver: driver.into(),
-            mtu: 1500,
-            rx_queues,
-            tx_queues: rx_queues,
-            tx_vlan_offload: false,
-            rx_vlan_offload: false,
-            tells_vlan_tags: false,
-        };
-        (name.into(), device)
-    }
-
-    /// Four cores, and a port of one queue and one of eight.
-    fn machine() -> Machine {
-        let devices = [device("wan", "veth", 1), device("lan", "mlx5_core", 8)];
-        Machine {
-            cores: vec![0, 1, 2, 5],
-            devices: devices.into_iter().collect(),
-            names: ["lo", "wan", "lan", "eth0"].map(str::to_owned).into(),
-            private_is: None,
-            others: Vec::new(),
-            running_frames: Some(16384),
-            given_up: Vec::new(),
-            lost_sockets: Vec::new(),
-            is_unprivileged: false,
-        }
-    }
 
     #[test]
     fn a_name_like_that_of_a_port_that_works_takes_it_not_away() {
         let text = "[[port]]\ninterface = \"lann\"\n";
-        let reload = Machine { given_up: vec!["lan".into()], ..machine() };
-        let (problems, _) = said(text, &reload);
+        let (problems, _) = of_reload(LAN, text, &machine());
         assert!(
             problems[0].contains("did you mean lan? Else reload once without lan"),
             "{problems:?}"
         );
         // Of another name it may come.
-        let (problems, warnings) = said("[[port]]\ninterface = \"wwan0\"\n", &reload);
+        let (problems, warnings) = of_reload(LAN, "[[port]]\ninterface = \"wwan0\"\n", &machine());
         assert!(problems.is_empty() && warnings[0].contains("no such interface"), "{warnings:?}");
         assert!(said(text, &machine()).0.is_empty(), "at a start nothing is lost");
     }
 
-    /// Problems and warnings about a text on this machine.
+    const LAN: &str = "[[port]]\ninterface = \"lan\"\n";
+
+    /// Problems and warnings of a text, for a start on this machine.
     fn said(text: &str, machine: &Machine) -> (Vec<String>, Vec<String>) {
-        let examined = Config::examine(text, |config| judge(config, machine));
+        of_text(&Running::nothing(), text, machine)
+    }
+
+    /// The same, for a daemon that runs with another text.
+    fn of_reload(before: &str, text: &str, machine: &Machine) -> (Vec<String>, Vec<String>) {
+        of_text(&running(&config(before), machine), text, machine)
+    }
+
+    fn of_text(running: &Running, text: &str, machine: &Machine) -> (Vec<String>, Vec<String>) {
+        let examined = Config::examine(text, |config| {
+            let judged = judge(running, config, machine);
+            (judged.problems, judged.warnings)
+        });
         let texts =
             |all: &[Problem]| all.iter().map(|p| format!("{p}").replace('\n', " ")).collect();
         (texts(&examined.problems), texts(&examined.warnings))
@@ -461,11 +317,6 @@ mod tests {
             ),
             ("[worker]\ncpu = 9\n", &["worker.cpu = 9: core 9"]),
             ("[worker]\ncpus = 64\n", &["worker.frames = 16384: 64 workers", "= 65536"]),
-            // As many as a reload takes up now: frames wait for a restart.
-            (
-                "[worker]\ncpus = 64\nframes = 65536\n",
-                &["worker.frames = 65536: 64 workers", "has 16384 until"],
-            ),
             ("[[tunnel]]\ninterface = \"eth9\"\nif_id = 1\n", &[]),
             (
                 "[[tunnel]]\ninterface = \"wan\"\nif_id = 1\n",
@@ -481,6 +332,13 @@ mod tests {
                 assert!(all.contains(part), "{text}: {part:?} not in: {all}");
             }
         }
+        // Frames wait for a restart.
+        let text = "[worker]\ncpus = 64\nframes = 65536\n";
+        assert!(said(text, &machine()).0.is_empty());
+        let (problems, _) = of_reload("", text, &machine());
+        for part in ["worker.frames = 65536: 64 workers", "has 16384 until"] {
+            assert!(problems[0].contains(part), "{problems:?}");
+        }
         let taken = Machine { private_is: Some("the instance gwb has".into()), ..machine() };
         let (problems, _) = said("", &taken);
         assert!(problems[0].contains("gwb") && problems[0].contains("tun.table"), "{problems:?}");
@@ -494,7 +352,7 @@ mod tests {
         let (problems, _) = said(&text, &many);
         assert!(problems[0].contains("80 receive queues, and 4 workers take"), "{problems:?}");
         let few = format!("{lan}[worker]\nframes = 4096\n");
-        let (problems, _) = said(&few, &Machine { running_frames: None, ..many_of(40) });
+        let (problems, _) = said(&few, &many_of(40));
         assert!(
             problems[0].contains("40 receive queues of all ports need at least 5120"),
             "{problems:?}"

@@ -8,7 +8,7 @@ use crate::slots::QUEUES_PER_WORKER;
 
 /// A set of workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct Layout {
     /// The workers by number, each with the core that it is pinned to, if it is.
     pub workers: Vec<Option<usize>>,
     /// The cores of the crypto threads. Thread `i` serves worker `i % n`.
@@ -17,7 +17,7 @@ pub struct Plan {
 
 /// Why a set of workers is not possible.
 #[derive(Debug, PartialEq, Eq, Error)]
-pub enum PlanError {
+pub enum LayoutError {
     /// The machine has no such core, or this process may not use it.
     #[error(
         "{key} names core {core}, which does not exist or which this process may not use\n  it may \
@@ -47,16 +47,16 @@ pub enum PlanError {
     },
 }
 
-impl Plan {
+impl Layout {
     /// The set that the configuration asks for; `queues` are those of the port that has the most. The
     /// default is a worker for each of these, as far as there are cores.
     ///
     /// # Errors
     /// A core that this process cannot use.
-    pub fn new(config: &WorkerConfig, queues: u32, cores: &[usize]) -> Result<Plan, PlanError> {
+    pub fn new(config: &WorkerConfig, queues: u32, cores: &[usize]) -> Result<Layout, LayoutError> {
         let check =
             |key: &'static str, list: &[usize]| match list.iter().find(|c| !cores.contains(c)) {
-                Some(&core) => Err(PlanError::NoSuchCore { key, core, allowed: cores.to_vec() }),
+                Some(&core) => Err(LayoutError::NoSuchCore { key, core, allowed: cores.to_vec() }),
                 None => Ok(()),
             };
         let workers = match config.cpus() {
@@ -68,20 +68,25 @@ impl Plan {
             None => vec![None; (queues as usize).clamp(1, cores.len().clamp(1, Cpus::MOST))],
         };
         check("worker.crypto_cpus", &config.crypto_cpus)?;
-        Ok(Plan { workers, crypto: config.crypto_cpus.clone() })
+        Ok(Layout { workers, crypto: config.crypto_cpus.clone() })
     }
 
     /// Checks that the workers have slots for so many queues of one port.
     ///
     /// # Errors
     /// There are too few.
-    pub fn check_queues(&self, queues: u32) -> Result<(), PlanError> {
+    pub fn check_queues(&self, queues: u32) -> Result<(), LayoutError> {
         let workers = self.workers.len();
         let most = workers * QUEUES_PER_WORKER;
         match queues as usize > most {
-            true => Err(PlanError::TooManyQueues { queues, workers, most }),
+            true => Err(LayoutError::TooManyQueues { queues, workers, most }),
             false => Ok(()),
         }
+    }
+
+    /// Workers and crypto threads.
+    pub const fn threads(&self) -> usize {
+        self.workers.len() + self.crypto.len()
     }
 
     /// The cores of one worker's crypto threads.
@@ -128,8 +133,8 @@ pub fn ranges(cores: &[usize]) -> String {
 mod tests {
     use super::*;
 
-    fn plan(config: &WorkerConfig, queues: u32) -> Result<Plan, PlanError> {
-        Plan::new(config, queues, &[0, 1, 2, 5])
+    fn plan(config: &WorkerConfig, queues: u32) -> Result<Layout, LayoutError> {
+        Layout::new(config, queues, &[0, 1, 2, 5])
     }
 
     fn config(cpus: Option<Cpus>, crypto_cpus: &[usize]) -> WorkerConfig {
@@ -155,7 +160,7 @@ mod tests {
         let one = plan(Cpus::Count(1), &[2, 1, 0]);
         assert_eq!(one.crypto_of(0).collect::<Vec<_>>(), [2, 1, 0]);
         let old = WorkerConfig { cpu: Some(5), ..WorkerConfig::default() };
-        assert_eq!(super::Plan::new(&old, 1, &[5]).unwrap().workers, [Some(5)]);
+        assert_eq!(super::Layout::new(&old, 1, &[5]).unwrap().workers, [Some(5)]);
     }
 
     #[test]
