@@ -149,7 +149,9 @@ def main():
     total = sum(counts[family] for family in BY.values())
     print(f"{len(paths)} captures, {total} flows with a host: "
           + ", ".join(f"{family} {counts[family]}" for family in BY.values()))  # fmt: skip
-    print(f"the same host: {counts['same']} ({100 * counts['same'] / max(total, 1):.2f} %)")
+    judged_apart = sum(excused.values())
+    print(f"the same host: {counts['same']} ({100 * counts['same'] / max(total, 1):.2f} %); "
+          f"without the differences that were judged {100 * counts['same'] / max(total - judged_apart, 1):.2f} %")  # fmt: skip
     for reason, count in excused.most_common():
         print(f"  {count} differ: {reason}")
     for line in unread:
