@@ -3,8 +3,9 @@
 use apps::FlowId;
 use arrayvec::ArrayVec;
 use conntrack::{Direction, Rewrite};
+use io::Packet;
 use policy::PolicyCounters;
-use wire::{Headers, parse_quoted_ip, protocol};
+use wire::{Fields, Headers, parse_quoted_ip, protocol};
 
 use crate::burst::Path;
 use crate::features::look::Open;
@@ -14,10 +15,16 @@ use crate::slow::entered::Resolved;
 use crate::tables::applications::Known;
 use crate::view::View;
 
+/// A packet, and the application of its flow.
+pub(super) struct Looked<'r> {
+    packet: &'r Packet,
+    h: Fields,
+    /// Taken by the plan that is made.
+    found: Option<Finding>,
+}
+
 /// Knowledge of the application of a flow.
-pub(super) enum Looked {
-    /// Nothing is asked: applications are not told apart, or the packet is no flow's.
-    Not,
+enum Finding {
     /// The application's counters.
     Known(PolicyCounters),
     /// Its packets are looked at.
@@ -27,10 +34,16 @@ pub(super) enum Looked {
 /// Longest headers that tell a flow, in bytes: an IPv6 packet with extension headers, or IPv4 options, and ports.
 const HEAD_LEN: usize = 256;
 
-/// Asks for the application of a packet that goes on by a decision. One that is known counts it.
-pub(super) fn looked(view: &View, decision: &Decision, resolved: &Resolved<'_>) -> Looked {
-    if view.topology.applications.is_none() || !goes_on(decision) {
-        return Looked::Not;
+/// Asks for the application of a packet that goes on by a decision; one that is known counts it. `None`: nothing is asked.
+#[cold]
+pub(super) fn look<'r>(
+    view: &View,
+    decision: &Decision,
+    resolved: &'r Resolved<'_>,
+) -> Option<Looked<'r>> {
+    let applications = view.topology.applications.as_ref()?;
+    if !goes_on(decision) {
+        return None;
     }
     let translation = match decision {
         Decision::Translate(Translation { found, rewrite, .. })
@@ -40,25 +53,20 @@ pub(super) fn looked(view: &View, decision: &Decision, resolved: &Resolved<'_>) 
         }
         _ => None,
     };
-    find(view, resolved, translation).unwrap_or(Looked::Not)
-}
-
-#[cold]
-fn find(view: &View, resolved: &Resolved<'_>, translation: Option<Rewrite>) -> Option<Looked> {
-    let applications = view.topology.applications.as_ref()?;
-    let h = resolved.h;
+    let (packet, h) = (&resolved.packet, resolved.h);
     let flow = match translation {
-        Some(rewrite) => flow_behind(rewrite, resolved.packet.data(), h)?,
+        Some(rewrite) => flow_behind(rewrite, packet.data(), h)?,
         None => FlowId::of(h).0,
     };
-    Some(match applications.known(&flow, h.traffic_class >> 2, view.now.ns) {
+    let found = match applications.known(&flow, h.traffic_class >> 2, view.now.ns) {
         Known::Decided(app) => {
             applications.count(app, view.worker, h.total_len.into(), view.now.wall_s);
-            Looked::Known(applications.counters(app)?.clone())
+            Finding::Known(applications.counters(app)?.clone())
         }
-        Known::Open if !matches!(h.protocol, protocol::TCP | protocol::UDP) => Looked::Not,
-        Known::Open => Looked::Open(Open::new(flow, translation)),
-    })
+        Known::Open if !matches!(h.protocol, protocol::TCP | protocol::UDP) => return None,
+        Known::Open => Finding::Open(Open::new(flow, translation)),
+    };
+    Some(Looked { packet, h: h.into(), found: Some(found) })
 }
 
 /// Counters of the application of a packet that a helper resolves; none where applications are not told apart.
@@ -111,10 +119,9 @@ fn goes_on(decision: &Decision) -> bool {
 }
 
 /// Looks at a packet that leaves no plan: it waits for a neighbour or an SA.
-pub(super) fn look_once(path: &mut Path, looked: Looked, resolved: &Resolved<'_>) {
-    if let Looked::Open(open) = looked {
-        let packet = (&resolved.packet, resolved.h.into(), path.view.now.ns);
-        path.exec.rooms.looks.look_once(open, packet);
+pub(super) fn look_once(path: &mut Path, looked: Option<Looked<'_>>) {
+    if let Some(Looked { packet, h, found: Some(Finding::Open(open)) }) = looked {
+        path.exec.rooms.looks.look_once(open, (packet, h, path.view.now.ns));
     }
 }
 
@@ -124,19 +131,19 @@ pub(super) fn with_look(
     place: usize,
     action: Action,
     asked: &mut PolicyAnswers,
-    looked: (Looked, &Resolved<'_>),
+    looked: Option<&mut Looked<'_>>,
 ) -> Option<Action> {
+    let Some(Looked { packet, h, found }) = looked else { return Some(action) };
     let places = (place, path.flows.places());
     let looks = &mut path.exec.rooms.looks;
-    let slot = match looked {
-        (Looked::Not, _) => return Some(action),
-        (Looked::Known(counters), _) => match asked.count_also(counters) {
+    let slot = match found.take() {
+        None => return Some(action),
+        Some(Finding::Known(counters)) => match asked.count_also(counters) {
             Ok(()) => return Some(action),
             Err(counters) => looks.count(places, action, counters),
         },
-        (Looked::Open(open), resolved) => {
-            let packet = (&resolved.packet, resolved.h.into(), path.view.now.ns);
-            let slot = looks.open(places, action, open, packet);
+        Some(Finding::Open(open)) => {
+            let slot = looks.open(places, action, open, (*packet, *h, path.view.now.ns));
             if slot.is_none() {
                 // Nobody looks: there is no classifier.
                 return Some(action);

@@ -1,7 +1,7 @@
 //! Plans: what was decided about a packet is kept for the packets of its flow that follow.
 
 use super::entered::{Entered, Resolved};
-use super::looked::{Looked, look_once, looked, with_look};
+use super::looked::{Looked, look, look_once, with_look};
 use crate::burst::Path;
 use crate::features::Thread;
 use crate::model::{Action, Meta, RateLimit, Translation};
@@ -21,8 +21,11 @@ pub(super) fn remember_decision(
     if !meta.has_flow {
         return remember_own_esp(path, decision, meta);
     }
-    let looked = looked(&path.view, decision, resolved);
-    let with = (limit, looked, resolved);
+    let mut looked = None;
+    if path.view.topology.applications.is_some() {
+        looked = look(&path.view, decision, resolved);
+    }
+    let with = (limit, looked.as_mut());
     match decision {
         Decision::Go(draft) if draft.is_for_flow => {
             remember_with(path, draft.action, with, asked, meta);
@@ -35,12 +38,12 @@ pub(super) fn remember_decision(
         Decision::Translate(translation) if translation.draft.is_for_flow => {
             remember_translation(path, translation, with, asked, meta);
         }
-        _ => look_once(path, with.1, resolved),
+        _ => look_once(path, looked),
     }
 }
 
 /// Limit of a flow's packets, and what is known of its application, by the packet at hand.
-type With<'a> = (Option<&'a RateLimit>, Looked, &'a Resolved<'a>);
+type With<'a, 'r> = (Option<&'a RateLimit>, Option<&'a mut Looked<'r>>);
 
 /// Keeps that ESP to an address of this host is opened, for all flows to it.
 fn remember_own_esp(path: &mut Path, decision: &Decision, meta: &Meta) {
@@ -86,11 +89,11 @@ pub(crate) fn remember<O: Thread>(
 fn remember_with(
     path: &mut Path,
     action: Action,
-    (limit, looked, resolved): With<'_>,
+    (limit, looked): With<'_, '_>,
     mut asked: PolicyAnswers,
     meta: &Meta,
 ) {
-    if limit.is_none() && matches!(looked, Looked::Not) {
+    if limit.is_none() && looked.is_none() {
         return remember(path, action, asked, meta);
     }
     if learn_own(path, action, meta) {
@@ -99,7 +102,7 @@ fn remember_with(
     let key = meta.key();
     let hash = path.flows.hasher().hash(&key);
     let Some(place) = path.flows.room(hash) else { return };
-    if let Some(action) = with_look(path, place, action, &mut asked, (looked, resolved))
+    if let Some(action) = with_look(path, place, action, &mut asked, looked)
         && let Some(action) = under(path, place, action, limit)
         && let Some((plan, stamps)) = asked.into_plan(action)
     {
@@ -111,7 +114,7 @@ fn remember_with(
 fn remember_translation(
     path: &mut Path,
     translation: &Translation,
-    (limit, looked, resolved): With<'_>,
+    (limit, looked): With<'_, '_>,
     mut asked: PolicyAnswers,
     meta: &Meta,
 ) {
@@ -122,7 +125,7 @@ fn remember_translation(
     let slot = translations.keep(place, path.flows.places(), translation);
     if let Some(slot) = slot
         && let action = Action::Translate(slot)
-        && let Some(action) = with_look(path, place, action, &mut asked, (looked, resolved))
+        && let Some(action) = with_look(path, place, action, &mut asked, looked)
         && let Some(action) = under(path, place, action, limit)
         && let Some((plan, stamps)) = asked.into_plan(action)
     {
