@@ -18,6 +18,7 @@
 #define WATCHDOG 4
 #define OPEN 8
 #define TAKE_SEGMENT_ERRORS 16
+#define TAKE_GRE 32
 
 // What is done with the packets of an SA.
 #define TAKE 1
@@ -26,6 +27,7 @@
 // What a local UDP port is.
 #define PORT_IKE 1
 #define PORT_NATT 2
+#define PORT_OVERLAY 3
 
 enum verdict {
 	PASS_NOT_IP,

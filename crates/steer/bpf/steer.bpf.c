@@ -18,6 +18,8 @@
 //     UDP to an IKE port                              kernel
 //     UDP to a NAT-T port: keepalive, IKE             kernel
 //     UDP to a NAT-T port: ESP                        as ESP
+//     UDP to a port of overlays, not a fragment       culvert, which gives back what it does not carry out
+//     GRE, not a fragment                             the same, if TAKE_GRE
 //     later fragments of UDP                          kernel, unless they were taken above
 //     "too big" about ESP, or UDP from a NAT-T port   culvert, which hands it to the kernel too
 //     ICMPv6 errors about what may have segments      the same, if TAKE_SEGMENT_ERRORS
@@ -205,7 +207,7 @@ static __always_inline enum verdict judge_ipsec(struct packet *p, int word)
 	return ASK_SAD;
 }
 
-// UDP to a local address (RFC 3948). ASK_POLICIES: neither an IKE nor a NAT-T port.
+// UDP to a local address (RFC 3948). ASK_POLICIES: a port of no kind.
 static __always_inline enum verdict judge_udp(struct packet *p)
 {
 	struct udphdr *udp = p->next;
@@ -222,6 +224,8 @@ static __always_inline enum verdict judge_udp(struct packet *p)
 	__u8 *port = bpf_map_lookup_elem(&ports, &udp->dest);
 	if (!port)
 		return ASK_POLICIES;
+	if (*port == PORT_OVERLAY)
+		return p->is_fragment ? ASK_POLICIES : TAKE_LOCAL;
 	if (*port == PORT_IKE)
 		return PASS_IKE;
 	len = bpf_ntohs(udp->len);
@@ -297,6 +301,8 @@ static __always_inline enum verdict judge_local(struct packet *p)
 		return judge_ipsec(p, 1);
 	if (p->protocol == IPPROTO_UDP)
 		return judge_udp(p);
+	if (p->protocol == IPPROTO_GRE && !p->is_fragment && is_set(TAKE_GRE))
+		return TAKE_LOCAL;
 	return is_too_big(p) ? TAKE_TOO_BIG : ASK_POLICIES;
 }
 

@@ -114,18 +114,20 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// The UDP ports at which this host speaks IKE, in host byte order.
+/// The UDP ports at which this host speaks IKE, or has overlays, in host byte order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpPorts {
     /// IKE without a marker: 500.
     pub ike: Vec<u16>,
     /// IKE with the non-ESP marker, ESP in UDP, and keepalives: 4500.
     pub natt: Vec<u16>,
+    /// Overlays: VXLAN, GENEVE, L2TPv3. None of the others.
+    pub overlays: Vec<u16>,
 }
 
 impl Default for UdpPorts {
     fn default() -> Self {
-        Self { ike: vec![500], natt: vec![4500] }
+        Self { ike: vec![500], natt: vec![4500], overlays: Vec::new() }
     }
 }
 

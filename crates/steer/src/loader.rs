@@ -246,6 +246,15 @@ impl Steer {
         self.set_flag(TAKE_SEGMENT_ERRORS, take)
     }
 
+    /// Sets whether GRE to this host is taken: what is inside may go on here. Off at first.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Table`] when the kernel refuses.
+    pub fn set_take_gre(&mut self, take: bool) -> Result<(), SteerError> {
+        self.set_flag(TAKE_GRE, take)
+    }
+
     /// Sets whether frames are taken only while the daemon is alive: until the time that
     /// [`Steer::beat`] told last; before the first one none is. Off at first.
     ///
@@ -275,7 +284,7 @@ impl Steer {
         Ok(())
     }
 
-    /// Sets the UDP ports of IKE and NAT traversal.
+    /// Sets the UDP ports of IKE, NAT traversal and overlays.
     ///
     /// # Errors
     ///
@@ -285,9 +294,11 @@ impl Steer {
         // A port cannot be both; as NAT-T port it serves IKE as well.
         let ike = ike.filter(|(port, _)| !ports.natt.contains(port));
         let natt = ports.natt.iter().map(|&port| (port, PORT_NATT));
+        let is_free = |port: &&u16| !ports.natt.contains(port) && !ports.ike.contains(port);
+        let overlays = ports.overlays.iter().filter(is_free).map(|&port| (port, PORT_OVERLAY));
         let map = core::cell::RefCell::new(&mut self.maps.ports);
         let result = self.ports.replace(
-            ike.chain(natt),
+            ike.chain(natt).chain(overlays),
             |(port, kind)| map.borrow_mut().insert(port.to_be_bytes(), kind, 0),
             |(port, kind)| {
                 let mut map = map.borrow_mut();
@@ -604,5 +615,7 @@ const TAKE_UDP_FRAGMENTS: u32 = 2;
 const WATCHDOG: u32 = 4;
 const OPEN: u32 = 8;
 const TAKE_SEGMENT_ERRORS: u32 = 16;
+const TAKE_GRE: u32 = 32;
 const PORT_IKE: u8 = 1;
 const PORT_NATT: u8 = 2;
+const PORT_OVERLAY: u8 = 3;
