@@ -255,6 +255,9 @@ impl Config {
         for (at, key, value, remedy) in super::srv6::problems(&self.sids, valid_interface) {
             found.add(format!("sid[{at}].{key}"), &value, remedy);
         }
+        if let Some((at, name)) = self.overlay.wrong_name(valid_interface) {
+            found.add(format!("overlay.interfaces[{at}]"), name, INTERFACE_RULE);
+        }
         if let Some((at, name)) = self.srv6.wrong_name(valid_interface) {
             found.add(format!("srv6.domain[{at}]"), name, INTERFACE_RULE);
         }

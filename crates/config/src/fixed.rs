@@ -2,8 +2,8 @@
 
 use super::{
     ApplicationsConfig, Config, CryptoConfig, GuardConfig, KernelConfig, LogConfig, NatConfig,
-    PathMtuConfig, SecurityConfig, Srv6Config, TunConfig, TunnelHeadersConfig, ViciConfig,
-    WorkerConfig,
+    OverlayConfig, PathMtuConfig, SecurityConfig, Srv6Config, TunConfig, TunnelHeadersConfig,
+    ViciConfig, WorkerConfig,
 };
 
 /// Adds the keys of a table in which two values differ. Each key of the type is named, so that a new one has to be placed.
@@ -44,6 +44,7 @@ impl Config {
             devices,
             tunnel_headers,
             nat,
+            overlay: _,
             srv6: _,
             sids: _,
             path_mtu: _,
@@ -105,6 +106,7 @@ impl Config {
             devices: self.devices.clone(),
             tunnel_headers: self.tunnel_headers,
             nat: self.nat.clone(),
+            overlay: OverlayConfig::default(),
             srv6: Srv6Config::default(),
             sids: Vec::new(),
             path_mtu: PathMtuConfig::default(),
@@ -134,6 +136,7 @@ impl Config {
             gtpu: next.gtpu.clone(),
             worker,
             guard: next.guard.clone(),
+            overlay: next.overlay.clone(),
             srv6: next.srv6.clone(),
             sids: next.sids.clone(),
             path_mtu: next.path_mtu.clone(),

@@ -45,6 +45,7 @@ mod limit_values;
 mod marks;
 mod memif;
 mod nat;
+mod overlay;
 mod port;
 mod prefix;
 mod problem;
@@ -76,6 +77,7 @@ pub use self::limit_values::{Burst, Rate};
 pub use self::marks::MarkConfig;
 pub use self::memif::{MemifConfig, MemifRole};
 pub use self::nat::NatConfig;
+pub use self::overlay::OverlayConfig;
 use self::port::{Port, PortSection};
 pub use self::port::{PortConfig, Sockets, XdpMode};
 pub use self::prefix::AddressPrefix;
@@ -162,6 +164,9 @@ pub struct Config {
     /// NAT of Linux's.
     #[serde(default)]
     pub nat: NatConfig,
+    /// Overlays that are carried out here.
+    #[serde(default)]
+    pub overlay: OverlayConfig,
     /// Settings of SRv6.
     #[serde(default)]
     pub srv6: Srv6Config,

@@ -71,6 +71,7 @@ impl Daemon {
             crew.ports.steer_vlans(&linux.vlans);
             let segments = linux.reflection.segments_seen().functions();
             crew.ports.steer_segment_errors(segments.headends().next().is_some());
+            crew.ports.steer_overlays(linux.overlays.traffic());
         }
         if is_any_unattached {
             // Workers may have been waited for.

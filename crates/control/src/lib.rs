@@ -45,8 +45,8 @@ use self::life::{
     Life, confinement, detour, error, limits, log, privileges, reloads, unprivileged, watchdog,
 };
 use self::linux::{
-    Linux, memifs, nat, private, segments, services, topology, tunnels, vlan_priorities, vlans,
-    vrfs, way_back, xfrm_interfaces,
+    Linux, memifs, nat, overlays, private, segments, services, topology, tunnels, vlan_priorities,
+    vlans, vrfs, way_back, xfrm_interfaces,
 };
 use self::offload::{Offload, cryptodevs, device, devices, packet_devices, rtl_simulation};
 pub use self::ports::rings::FRAMES_PER_FULL_QUEUE;

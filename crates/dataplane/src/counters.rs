@@ -45,6 +45,12 @@ named_counters! {
     srv6_steps, "srv6-steps";
     /// Packets that were inside of others, which ended at a segment of this node.
     srv6_decapsulated, "srv6-decapsulated";
+    /// Packets that got the headers of an overlay.
+    overlay_encapsulated, "overlay-encapsulated";
+    /// Packets that were inside of an overlay's, and went on without its headers.
+    overlay_decapsulated, "overlay-decapsulated";
+    /// Packets of overlays to this host that Linux got: for itself, of an unknown network or key, or not understood.
+    overlay_left, "overlay-left";
     /// Packets whose addresses were translated as Linux's NAT has decided.
     translated, "translated";
     /// Packets that were cut into fragments, before or after encryption or without it.
@@ -114,6 +120,7 @@ counted_by_helpers! {
     mss_clamped,
     acquires,
     checksums_completed,
+    overlay_encapsulated,
     resync_tries,
     resyncs,
     srv6_encapsulated,

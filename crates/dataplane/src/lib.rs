@@ -92,8 +92,8 @@ mod view;
 mod worker;
 
 pub use crate::model::{
-    Came, Explanation, FIRST_SEGMENTS, FIRST_VLAN_SLOT, Fate, MAX_SEGMENT_ROUTES, NatSays, Now,
-    PolicySays, PortKind, Probe, Step, Way, slots,
+    Came, Explanation, FIRST_SEGMENTS, FIRST_VLAN_SLOT, Fate, MAX_OVERLAYS, MAX_SEGMENT_ROUTES,
+    NatSays, Now, PolicySays, PortKind, Probe, Step, Way, slots,
 };
 
 pub use capture::{
@@ -108,6 +108,7 @@ pub use latency::{BOUNDS_NS, BUCKETS, EVERY, Latency, Times};
 pub use tables::applications::Applications;
 pub use tables::links::Links;
 pub use tables::mark_rule::MarkRule;
+pub use tables::overlays::{FarEnd, OverlayLink, Overlays};
 pub use tables::rate_rules::{Each, RateRule, RateRules};
 pub use tables::remark::{CodePoints, Remark};
 pub use tables::segments::{Function, SegmentRoute, Segments};

@@ -262,6 +262,11 @@ fn advice(name: &str, kind: &WarningKind) -> (&'static str, String) {
                 .into(),
         ),
         WarningKind::ClosedSegments => (super::segments::WHY, super::segments::NEXT.into()),
+        WarningKind::OverlayLeft => (
+            "Linux puts the overlay's headers on and takes them off then, at its own rate; what it sends is protected all \
+             the same",
+            "change the interface, or take its name out of overlay.interfaces (docs/guides/overlays.md)".into(),
+        ),
         WarningKind::IdleVlan => (super::vlan_entries::WHY, super::vlan_entries::NEXT.into()),
         WarningKind::PortDown => ("its packets are not taken", format!("culvert port --name {name}")),
         WarningKind::MemifFaults => (

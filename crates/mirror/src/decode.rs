@@ -11,9 +11,10 @@ use netlink::attribute::{as_ip, as_text, as_u32, u16_at, u32_at};
 use netlink::{Attributes, Field as _, Header, Messages, flag, kind};
 
 use crate::model::{
-    Address, Family, Link, Neighbour, NeighbourState, NextHop, Prefix, Route, RouteKind, Rule,
-    RuleAction, Vlan, XfrmInterface,
+    Address, Family, Forwarding, Link, Neighbour, NeighbourState, NextHop, Prefix, Route,
+    RouteKind, Rule, RuleAction, Vlan, XfrmInterface,
 };
+use crate::overlay::overlay;
 use crate::seg6;
 use crate::uapi::*;
 
@@ -45,6 +46,10 @@ pub enum Message {
     Neighbour(Neighbour),
     /// A neighbour's entry is gone.
     NeighbourGone(Neighbour),
+    /// A forwarding entry of an overlay exists.
+    Forwarding(Forwarding),
+    /// A forwarding entry of an overlay is gone.
+    ForwardingGone(Forwarding),
     /// Messages were lost.
     Overrun,
     /// Something that is not in the model.
@@ -76,6 +81,12 @@ fn message(kind: u16, flags: u16, payload: &[u8]) -> Option<Message> {
             Message::Route { route: route(payload)?, replaces: flags & flag::REPLACE != 0 }
         }
         RTM_DELROUTE => Message::RouteGone(route(payload)?),
+        RTM_NEWNEIGH if payload.first() == Some(&AF_BRIDGE) => {
+            Message::Forwarding(forwarding(payload)?)
+        }
+        RTM_DELNEIGH if payload.first() == Some(&AF_BRIDGE) => {
+            Message::ForwardingGone(forwarding(payload)?)
+        }
         RTM_NEWNEIGH => Message::Neighbour(neighbour(payload)?),
         RTM_DELNEIGH => Message::NeighbourGone(neighbour(payload)?),
         kind::OVERRUN => Message::Overrun,
@@ -127,6 +138,7 @@ fn link(payload: &[u8]) -> Option<Link> {
         xfrm: None,
         vlan: None,
         vrf_table: None,
+        overlay: None,
     };
     for (kind, value) in Attributes::new(payload.get(IFINFOMSG_LEN..)?) {
         match kind {
@@ -147,6 +159,9 @@ fn link(payload: &[u8]) -> Option<Link> {
                     Some("vlan") => vlan(info.find(IFLA_INFO_DATA).unwrap_or_default()),
                     _ => None,
                 };
+                let data = info.find(IFLA_INFO_DATA).unwrap_or_default();
+                link.overlay =
+                    link.kind.as_deref().and_then(|kind| overlay(kind, data)).map(Box::new);
                 link.vrf_table = match link.kind.as_deref() {
                     Some("vrf") => {
                         let data = info.find(IFLA_INFO_DATA).unwrap_or_default();
@@ -434,5 +449,19 @@ fn neighbour(payload: &[u8]) -> Option<Neighbour> {
             _ => NeighbourState::None,
         },
         router: flags & NTF_ROUTER != 0,
+        far_end: attributes.find(NDA_LLADDR).and_then(as_ip),
+    })
+}
+
+/// A forwarding entry of an overlay. Those of bridges have no far end.
+fn forwarding(payload: &[u8]) -> Option<Forwarding> {
+    let attributes = Attributes::new(payload.get(NDMSG_LEN..)?);
+    let find = |kind| attributes.find(kind);
+    Some(Forwarding {
+        ifindex: u32_at(payload, 4)?,
+        mac: find(NDA_LLADDR).and_then(mac)?,
+        far_end: find(NDA_DST).and_then(as_ip)?,
+        via: find(NDA_IFINDEX).and_then(as_u32),
+        has_more: [NDA_PORT, NDA_VNI, NDA_NH_ID].iter().any(|kind| find(*kind).is_some()),
     })
 }

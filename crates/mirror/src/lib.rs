@@ -63,7 +63,7 @@
 //!
 //! # Not handled
 //!
-//! Bridges' forwarding tables, traffic control, nexthop objects by themselves. What the model of a
+//! Forwarding tables of bridges, traffic control, nexthop objects by themselves. What the model of a
 //! rule does not have (users, TOS) is not followed; the rule says that there is something.
 //! Reading needs no privilege, changing needs `CAP_NET_ADMIN`.
 #![forbid(unsafe_code)]
@@ -74,6 +74,7 @@ mod error;
 mod generic;
 mod model;
 mod observer;
+mod overlay;
 mod seg6;
 mod setting;
 mod snapshot;
@@ -85,10 +86,11 @@ pub use control::Control;
 pub use decode::{Message, decode};
 pub use error::Error;
 pub use model::{
-    Address, Family, Link, Neighbour, NeighbourState, NextHop, Prefix, Route, RouteKey, RouteKind,
-    Rule, RuleAction, Vlan, XfrmInterface,
+    Address, Family, Forwarding, Link, Neighbour, NeighbourState, NextHop, Prefix, Route, RouteKey,
+    RouteKind, Rule, RuleAction, Vlan, XfrmInterface,
 };
 pub use observer::Observer;
+pub use overlay::{Overlay, OverlayDf, OverlayKind};
 pub use seg6::{Encap, Seg6, Seg6Local, Seg6Mode, SidAction};
 pub use setting::{interface_setting, set_interface_setting};
 pub use snapshot::{Change, Snapshot};

@@ -4,6 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::overlay::Overlay;
 use crate::seg6::Encap;
 
 /// IPv4 or IPv6.
@@ -109,6 +110,8 @@ pub struct Link {
     pub vlan: Option<Vlan>,
     /// The table of a VRF (`ip link add type vrf`); `None` for other kinds.
     pub vrf_table: Option<u32>,
+    /// Settings of an overlay (`ip link add type gre`, `vxlan`, `geneve`); `None` for other kinds.
+    pub overlay: Option<Box<Overlay>>,
 }
 
 /// Tag of a VLAN's frames on the interface that it lies on.
@@ -430,4 +433,21 @@ pub struct Neighbour {
     pub state: NeighbourState,
     /// True for a router (IPv6).
     pub router: bool,
+    /// Address of the far end that a neighbour on an interface with several is behind (of GRE without a remote address).
+    pub far_end: Option<IpAddr>,
+}
+
+/// A forwarding entry of an overlay with Ethernet inside (`bridge fdb`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forwarding {
+    /// Index of the interface.
+    pub ifindex: u32,
+    /// Ethernet address of the station; zero for all that have no entry.
+    pub mac: [u8; 6],
+    /// Address of the far end that it is behind.
+    pub far_end: IpAddr,
+    /// Index of the interface that packets there leave by, where the entry names one.
+    pub via: Option<u32>,
+    /// True if packets there have another port or network identifier than the interface's.
+    pub has_more: bool,
 }

@@ -119,6 +119,11 @@ impl Observer {
                 ("list IPv6 routes", RTM_GETROUTE, &[AF_INET6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
             }
             Part::Neighbours => ("list neighbours", RTM_GETNEIGH, &[0; NDMSG_LEN]),
+            Part::Forwarding => (
+                "list forwarding entries",
+                RTM_GETNEIGH,
+                &[AF_BRIDGE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            ),
         };
         let mut dump = Vec::new();
         for _ in 0..DUMP_ATTEMPTS {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::decode::Message;
 use crate::model::{
-    Address, Family, Link, Neighbour, NeighbourState, Prefix, Route, RouteKey, Rule,
+    Address, Family, Forwarding, Link, Neighbour, NeighbourState, Prefix, Route, RouteKey, Rule,
 };
 
 /// A change of Linux's state.
@@ -31,6 +31,10 @@ pub enum Change {
     Neighbour(Neighbour),
     /// A neighbour's entry is gone.
     NeighbourRemoved(Neighbour),
+    /// A forwarding entry of an overlay is new or different.
+    Forwarding(Forwarding),
+    /// A forwarding entry of an overlay is gone.
+    ForwardingRemoved(Forwarding),
 }
 
 /// The parts of a snapshot that are dumped one by one.
@@ -42,11 +46,19 @@ pub(crate) enum Part {
     Routes4,
     Routes6,
     Neighbours,
+    Forwarding,
 }
 
 impl Part {
-    pub(crate) const ALL: [Part; 6] =
-        [Part::Links, Part::Addresses, Part::Rules, Part::Routes4, Part::Routes6, Part::Neighbours];
+    pub(crate) const ALL: [Part; 7] = [
+        Part::Links,
+        Part::Addresses,
+        Part::Rules,
+        Part::Routes4,
+        Part::Routes6,
+        Part::Neighbours,
+        Part::Forwarding,
+    ];
 
     const fn routes(family: Family) -> Part {
         match family {
@@ -89,6 +101,7 @@ pub struct Snapshot {
     /// Routes of each key in Linux's order; no list is empty.
     routes: BTreeMap<RouteKey, Vec<Route>>,
     neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
+    forwarding: BTreeMap<(u32, [u8; 6], IpAddr), Forwarding>,
 }
 
 impl Snapshot {
@@ -192,6 +205,24 @@ impl Snapshot {
         self.neighbours.values()
     }
 
+    /// The neighbours on one interface.
+    pub fn neighbours_on(&self, ifindex: u32) -> impl Iterator<Item = &Neighbour> {
+        let first = (ifindex, Family::V4.unspecified());
+        self.neighbours
+            .range(first..)
+            .take_while(move |(key, _)| key.0 == ifindex)
+            .map(|(_, neighbour)| neighbour)
+    }
+
+    /// The forwarding entries of an overlay's interface, by station.
+    pub fn forwarding_of(&self, ifindex: u32) -> impl Iterator<Item = &Forwarding> {
+        let first = (ifindex, [0; 6], Family::V4.unspecified());
+        self.forwarding
+            .range(first..)
+            .take_while(move |(key, _)| key.0 == ifindex)
+            .map(|(_, entry)| entry)
+    }
+
     /// A neighbour's entry.
     pub fn neighbour(&self, ifindex: u32, ip: IpAddr) -> Option<&Neighbour> {
         self.neighbours.get(&(ifindex, ip))
@@ -281,6 +312,15 @@ impl Snapshot {
                     changes.push(Change::NeighbourRemoved(neighbour));
                 }
             }
+            Message::Forwarding(entry) => {
+                let key = forwarding_key(&entry);
+                put(&mut self.forwarding, key, entry, changes, Change::Forwarding);
+            }
+            Message::ForwardingGone(entry) => {
+                if let Some(entry) = self.forwarding.remove(&forwarding_key(&entry)) {
+                    changes.push(Change::ForwardingRemoved(entry));
+                }
+            }
             Message::Overrun => *stale = Stale::all(),
             Message::Other => {}
         }
@@ -327,6 +367,8 @@ impl Snapshot {
         changes.extend(addresses.map(Change::AddressRemoved));
         let neighbours = self.neighbours.extract_if(.., |key, _| key.0 == index);
         changes.extend(neighbours.map(|(_, neighbour)| Change::NeighbourRemoved(neighbour)));
+        let entries = self.forwarding.extract_if(.., |key, _| key.0 == index);
+        changes.extend(entries.map(|(_, entry)| Change::ForwardingRemoved(entry)));
     }
 
     /// Replaces a part by what a dump brought, and reports the differences.
@@ -369,6 +411,13 @@ impl Snapshot {
                 changes,
                 Change::Neighbour,
                 Change::NeighbourRemoved,
+            ),
+            Part::Forwarding => replace_map(
+                &mut self.forwarding,
+                new.forwarding,
+                changes,
+                Change::Forwarding,
+                Change::ForwardingRemoved,
             ),
             Part::Rules => {
                 // A dump goes family by family; each is in order. The sort keeps that order.
@@ -414,6 +463,8 @@ impl FromIterator<Change> for Snapshot {
                 Change::RouteRemoved(route) => Message::RouteGone(route),
                 Change::Neighbour(neighbour) => Message::Neighbour(neighbour),
                 Change::NeighbourRemoved(neighbour) => Message::NeighbourGone(neighbour),
+                Change::Forwarding(entry) => Message::Forwarding(entry),
+                Change::ForwardingRemoved(entry) => Message::ForwardingGone(entry),
             };
             snapshot.apply(message, &mut Vec::new(), &mut Stale::default());
         }
@@ -430,6 +481,10 @@ fn address_key(address: &Address) -> (u32, IpAddr, u8) {
 
 fn neighbour_key(neighbour: &Neighbour) -> (u32, IpAddr) {
     (neighbour.ifindex, neighbour.ip)
+}
+
+fn forwarding_key(entry: &Forwarding) -> (u32, [u8; 6], IpAddr) {
+    (entry.ifindex, entry.mac, entry.far_end)
 }
 
 /// Inserts a value, and reports it if it is new or different.

@@ -31,6 +31,7 @@ pub(crate) const RTNLGRP_IPV6_RULE: u32 = 19;
 pub(crate) const AF_UNSPEC: u8 = 0;
 pub(crate) const AF_INET: u8 = 2;
 pub(crate) const AF_INET6: u8 = 10;
+pub(crate) const AF_BRIDGE: u8 = 7;
 
 /// Length of `struct ifinfomsg`.
 pub(crate) const IFINFOMSG_LEN: usize = 16;
@@ -151,6 +152,10 @@ pub(crate) const FR_ACT_PROHIBIT: u8 = 8;
 pub(crate) const NDMSG_LEN: usize = 12;
 pub(crate) const NDA_DST: u16 = 1;
 pub(crate) const NDA_LLADDR: u16 = 2;
+pub(crate) const NDA_PORT: u16 = 6;
+pub(crate) const NDA_VNI: u16 = 7;
+pub(crate) const NDA_IFINDEX: u16 = 8;
+pub(crate) const NDA_NH_ID: u16 = 13;
 pub(crate) const NTF_USE: u8 = 0x01;
 pub(crate) const NTF_PROXY: u8 = 0x08;
 pub(crate) const NTF_ROUTER: u8 = 0x80;

@@ -95,6 +95,8 @@ drop_reasons! {
     Srv6Fragment, "srv6-fragment", None, "The packet that a segment would decapsulate is a fragment.";
     Srv6Edge, "srv6-edge", None, "The packet is for a segment, and came in by no interface inside the domain (`srv6.domain`).";
     Srv6NoFrame, "srv6-no-frame", None, "A route puts segments on whole frames, and the packet is too long, or did not come in one.";
+    // Overlays.
+    OverlayLoop, "overlay-loop", None, "Overlays lead into one another without end, or through more than four.";
     // Outbound.
     OutPolicyBlock, "out-policy-block", Some("XfrmOutPolBlock"), "A policy blocks the packet.";
     OutNoState, "out-no-state", Some("XfrmOutNoStates"), "The policy's SA does not exist yet, and too many packets wait for it.";

@@ -9,7 +9,7 @@ use crate::outer::Outer;
 use crate::{GRE_PROTOCOL, geneve, gre, vxlan};
 
 /// Source ports, of which a flow has one: the first, and the first that is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ports {
     /// The first one.
     pub from: u16,

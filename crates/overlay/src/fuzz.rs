@@ -5,9 +5,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::MacAddr;
 
 use crate::arrived::{Inner, PortKind, look};
-use crate::{
-    Class, Cookie, DontFragment, Encap, Macs, Outer, Ports, Session, Shape, Ttl, Udp, ecn,
-};
+use crate::{Class, Cookie, DontFragment, Encap, Macs, Outer, Ports, Session, Shape, Ttl, Udp};
 
 /// Looks at bytes as at a tunnel's packet, and puts each kind of headers in front of them. What was put in front is
 /// found again.
@@ -29,9 +27,6 @@ pub fn exercise(bytes: &[u8]) {
         if let Ok(arrived) = arrived.of_session(bytes, &session) {
             assert!(arrived.cut <= bytes.len(), "{arrived:?}");
         }
-    }
-    for outer_class in 0..4 {
-        let _ = ecn::decapsulated(outer_class, h.traffic_class);
     }
     let packet = bytes.get(..usize::from(h.total_len)).unwrap_or_default();
     for (outer, shape) in all(session) {

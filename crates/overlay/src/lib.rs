@@ -18,16 +18,15 @@
 //! | `outer` | the IP header in front: TTL, traffic class, DF |
 //! | `encap` | headers of one tunnel to one far end |
 //! | `arrived` | the tunnel that a packet names |
-//! | `ecn` | congestion marks of both headers (RFC 6040) |
 //!
 //! # Not handled
 //!
 //! - Sequence numbers of GRE and L2TPv3, GRE's routing (RFC 1701), options of GENEVE, VXLAN-GPE, group policies, NSH.
 //! - Fragments of outer packets: who calls puts them together.
+//! - Congestion marks of the outer header: who takes it off tells them inside (RFC 6040 §4.2).
 #![forbid(unsafe_code)]
 
 mod arrived;
-pub mod ecn;
 mod encap;
 pub mod fuzz;
 mod geneve;

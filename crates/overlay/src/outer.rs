@@ -6,8 +6,6 @@ use wire::ipv4::{self, Ipv4Fields};
 use wire::ipv6::{self, Ipv6Fields};
 use wire::{ECN_MASK, Family, Fields, checksum};
 
-use crate::ecn;
-
 /// The outer header's DSCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
@@ -104,9 +102,10 @@ impl Outer {
     fn of_packet(&self, inner: Fields) -> (u8, u8, bool) {
         let class = match self.class {
             Class::Inherit => inner.traffic_class(),
-            Class::Fixed(class) => class & !ECN_MASK,
+            Class::Fixed(class) => class,
         };
-        let class = ecn::encapsulated(class, inner.traffic_class());
+        // RFC 6040 §4.1, normal mode.
+        let class = class & !ECN_MASK | inner.traffic_class() & ECN_MASK;
         let ttl = match self.ttl {
             Ttl::Inherit => inner.ttl(),
             Ttl::Fixed(ttl) => ttl,

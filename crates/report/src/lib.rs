@@ -539,6 +539,32 @@ pub struct Routes {
     /// Routes with segments that the fast path follows, and segments of this host.
     #[serde(default)]
     pub segments: Vec<SegmentRow>,
+    /// Overlay interfaces of Linux, and which of them the fast path carries out.
+    #[serde(default)]
+    pub overlays: Vec<OverlayRow>,
+}
+
+/// An overlay interface of Linux.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverlayRow {
+    /// Name of the interface.
+    pub interface: String,
+    /// Kind as `ip -d link` calls it.
+    pub kind: String,
+    /// Address of this end, or `any`.
+    pub local: String,
+    /// Address of the far end, or `any`.
+    pub remote: String,
+    /// Key, or network identifier and UDP port.
+    pub id: String,
+    /// MTU of the interface in bytes.
+    pub mtu: u32,
+    /// Number of far ends that packets are sent to.
+    pub far_ends: usize,
+    /// True if the fast path carries it out.
+    pub carried: bool,
+    /// Reason for which it is left to Linux; empty if it is not.
+    pub why: String,
 }
 
 /// A route with segments (SRv6), or a segment of this host.

@@ -21,6 +21,8 @@ words! {
         IdleVlan = "idle-vlan",
         /// SRv6 segments that no packet may come to, by their domain.
         ClosedSegments = "closed-segments",
+        /// An overlay that the configuration names is left to Linux.
+        OverlayLeft = "overlay-left",
         /// No IKE daemon has handed over its UDP socket.
         NoIkeSocket = "no-ike-socket",
         /// Sockets that were handed over were refused.

@@ -278,6 +278,8 @@ words! {
         HandedOver = "handed-over",
         /// A segment of SRv6 was carried out, and the packet is looked at again.
         Stepped = "stepped",
+        /// The packet loses the headers of its overlay, and is resolved again.
+        Decapsulated = "decapsulated",
         /// Held until its SA comes.
         WaitsForSa = "waits-for-sa",
         /// Held until its other fragments come.

@@ -95,6 +95,12 @@ impl Fields {
         Fields(self.0 & !(0xff << 48) | (class as u64) << 48)
     }
 
+    /// The same with another TTL or hop limit.
+    #[inline(always)]
+    pub const fn with_ttl(self, ttl: u8) -> Fields {
+        Fields(self.0 & !(0xff << 32) | (ttl as u64) << 32)
+    }
+
     /// See [`Headers::family`]: IPv4 or IPv6.
     #[inline(always)]
     pub const fn family(self) -> Family {

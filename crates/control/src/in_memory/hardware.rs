@@ -352,6 +352,10 @@ impl Program for Tables {
         Ok(())
     }
 
+    fn set_take_overlays(&mut self, _: Vec<u16>, _: bool) -> Result<(), SteerError> {
+        Ok(())
+    }
+
     fn set_flow(&mut self, _: &Flow, _: bool) -> Result<(), SteerError> {
         Ok(())
     }

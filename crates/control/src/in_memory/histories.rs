@@ -175,6 +175,7 @@ fn neighbour(n: u8) -> Neighbour {
         mac: Some([2, 0, 0, 0, 1, n]),
         state: NeighbourState::Reachable,
         router: false,
+        far_end: None,
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod edge;
 pub mod memifs;
 pub mod nat;
+pub mod overlays;
 pub mod private;
 mod publishing;
 pub mod segments;
@@ -26,6 +27,7 @@ use steer::SendMarks;
 use self::edge::{OwnInterfaces, Tables};
 use self::memifs::Memifs;
 use self::nat::Nat;
+use self::overlays::OverlayLinks;
 use self::private::Private;
 use self::segments::SegmentRoutes;
 use self::tunnels::Tunnels;
@@ -37,6 +39,7 @@ pub(super) struct Linux {
     pub(super) observer: Box<dyn Tables>,
     pub(super) interfaces: Box<dyn OwnInterfaces>,
     pub(super) reflection: topology::Reflection,
+    pub(super) overlays: OverlayLinks,
     pub(super) vlans: Vlans,
     pub(super) tunnels: Tunnels,
     pub(super) memifs: Memifs,
@@ -67,6 +70,7 @@ impl Linux {
             observer,
             interfaces,
             reflection,
+            overlays: OverlayLinks::default(),
             vlans: Vlans::default(),
             tunnels: Tunnels::default(),
             memifs: Memifs::default(),

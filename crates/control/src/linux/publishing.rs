@@ -34,7 +34,8 @@ impl Linux {
         };
         let topology = topology::topology(snapshot, self.reflection.fib(), &known);
         let segments = self.reflection.segments_seen().functions();
-        (Topology { segments, ..topology }, are_vlans_new)
+        let overlays = self.overlays.overlays();
+        (Topology { segments, overlays, ..topology }, are_vlans_new)
     }
 
     /// Follows Linux's own XFRM interfaces, where it owns SAs and policies.

@@ -67,6 +67,7 @@ impl Linux {
                 let segments = core::mem::take(self.reflection.segments());
                 self.reflection =
                     topology::Reflection::new(self.observer.snapshot(), own, segments);
+                self.take_in_overlays(wants);
                 (wants.links, wants.neighbours) = (true, true);
                 return;
             }
@@ -76,8 +77,17 @@ impl Linux {
         }
         self.reflection.follow(self.observer.snapshot(), &changes);
         wants.paths |= self.reflection.segments().have_prefixes_changed();
+        if self.overlays.are_concerned(&changes, self.observer.snapshot()) {
+            self.take_in_overlays(wants);
+        }
         let tables = [config.tun.table, config.tun.marked_table];
         changes.iter().for_each(|change| self.follow_change(change, tables, crew, wants));
+    }
+
+    /// Takes all overlays in anew.
+    pub(crate) fn take_in_overlays(&mut self, wants: &mut Wants) {
+        wants.topology |= self.overlays.take_in(self.observer.snapshot(), &self.reflection.fib());
+        wants.paths |= self.overlays.have_prefixes_changed();
     }
 
     /// Follows one change. `tables` are culvert's own routing tables.
@@ -90,6 +100,8 @@ impl Linux {
     ) {
         match change {
             Change::Neighbour(_) | Change::NeighbourRemoved(_) => wants.neighbours = true,
+            // Of overlays, which have heard of it.
+            Change::Forwarding(_) | Change::ForwardingRemoved(_) => {}
             // Culvert's own tables: its look-ups leave those out.
             Change::Route(route) if tables.contains(&route.table) => {}
             Change::RouteRemoved(route) if tables.contains(&route.table) => {

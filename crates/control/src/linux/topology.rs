@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use config::{GtpuConfig, MarkConfig};
-use dataplane::{Interface, MarkRule, Segments, Topology};
+use dataplane::{Interface, MarkRule, Overlays, Segments, Topology};
 use forward::{
     Fib, Hop, NeighbourEntry, NeighbourState, Neighbours, RouteChange, RouteEntry, RouteKind,
     Routes, RuleAction, RuleEntry, SourceCheck, Subnet,
@@ -83,7 +83,10 @@ impl Reflection {
                 Change::NeighbourRemoved(old) => {
                     self.neighbours.remove(old.ifindex, old.ip);
                 }
-                Change::Address(_) | Change::AddressRemoved(_) => {}
+                Change::Address(_)
+                | Change::AddressRemoved(_)
+                | Change::Forwarding(_)
+                | Change::ForwardingRemoved(_) => {}
             }
         }
         let changes = changed.into_iter().map(|(table, dst)| RouteChange {
@@ -174,6 +177,7 @@ pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
             binding: tunnels.binding(link.index),
             source_check: match port {
                 Some(_) => private::source_check(&link.name),
+                None if link.overlay.is_some() => private::source_check(&link.name),
                 None => SourceCheck::Off,
             },
             mac: MacAddr(link.mac.unwrap_or_default()),
@@ -213,6 +217,7 @@ pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
         marks: way_back.marks().collect(),
         gtpu: services::of(snapshot, gtpu),
         segments: Segments::default(),
+        overlays: Overlays::default(),
         clamps_mss: false,
         applications: None,
         rate_rules: Arc::default(),

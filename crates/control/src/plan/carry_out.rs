@@ -19,6 +19,7 @@ use super::steps::{Change, Step};
 use crate::Daemon;
 use crate::clock::Now;
 use crate::layout::Layout;
+use crate::overlays::OverlayLinks;
 use crate::segments::SegmentRoutes;
 use crate::topology::Reflection;
 use crate::workers::ChangeError;
@@ -121,7 +122,13 @@ impl Daemon {
                 let segments = SegmentRoutes::of_config(srv6, sids);
                 let own = crate::own(&self.config, linux.private.ifindex());
                 linux.reflection = Reflection::new(linux.observer.snapshot(), own, segments);
+                linux.take_in_overlays(&mut self.wants);
                 self.wants.paths = true;
+            }
+            Step::Overlay(Change { to, .. }) => {
+                linux.overlays = OverlayLinks::of_config(to, self.sa.source.carries_on());
+                linux.take_in_overlays(&mut self.wants);
+                (self.wants.topology, self.wants.paths) = (true, true);
             }
             Step::Guard(_) => self.wants.guard = true,
             Step::PathMtu(Change { to, .. }) => {
@@ -150,6 +157,7 @@ impl Daemon {
         let local = snapshot.addresses().map(|a| a.addr).collect();
         let tunnelled = linux.tunnels.follow_all_routes(snapshot);
         let tunnelled = tunnelled.into_iter().chain(linux.reflection.segments().prefixes());
+        let tunnelled = tunnelled.chain(linux.overlays.prefixes());
         let steering = crew.ports.steering().with(local, policies, tunnelled);
         crew.ports.steer(steering);
         self.follow_links(now);

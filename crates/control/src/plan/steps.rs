@@ -19,8 +19,8 @@ use std::fmt;
 
 use config::{
     ApplicationConfig, ApplicationsConfig, GtpuConfig, GuardConfig, LimitConfig, MarkConfig,
-    MemifConfig, PathMtuConfig, PortConfig, SidConfig, Srv6Config, TunnelConfig, ViciConfig,
-    VlanConfig,
+    MemifConfig, OverlayConfig, PathMtuConfig, PortConfig, SidConfig, Srv6Config, TunnelConfig,
+    ViciConfig, VlanConfig,
 };
 
 use crate::layout::Layout;
@@ -76,6 +76,8 @@ pub enum Step {
     Applications(Change<(ApplicationsConfig, Vec<ApplicationConfig>)>),
     /// Settings of SRv6, and segments of this host.
     Srv6(Change<(Srv6Config, Vec<SidConfig>)>),
+    /// Overlays that are carried out here.
+    Overlay(Change<OverlayConfig>),
     /// Settings of the guard.
     Guard(Change<GuardConfig>),
     /// Settings of path MTUs.
@@ -100,6 +102,7 @@ impl Step {
             | Step::Limits(_)
             | Step::Applications(_)
             | Step::Srv6(_)
+            | Step::Overlay(_)
             | Step::Guard(_)
             | Step::PathMtu(_) => Some("a value that was checked"),
         }
@@ -122,6 +125,7 @@ impl Step {
             Step::Limits(change) => Step::Limits(change.back()),
             Step::Applications(change) => Step::Applications(change.back()),
             Step::Srv6(change) => Step::Srv6(change.back()),
+            Step::Overlay(change) => Step::Overlay(change.back()),
             Step::Guard(change) => Step::Guard(change.back()),
             Step::PathMtu(change) => Step::PathMtu(change.back()),
         }
@@ -149,6 +153,7 @@ impl fmt::Display for Step {
             Step::Limits(_) => f.write_str("follow [[limit]]"),
             Step::Applications(_) => f.write_str("follow [applications] and [[application]]"),
             Step::Srv6(_) => f.write_str("follow [srv6] and [[sid]]"),
+            Step::Overlay(_) => f.write_str("follow [overlay]"),
             Step::Guard(_) => f.write_str("follow [guard]"),
             Step::PathMtu(_) => f.write_str("follow [path_mtu]"),
         }

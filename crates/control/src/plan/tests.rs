@@ -126,6 +126,7 @@ impl Model {
                 set(&mut both, change);
                 (values.srv6, values.sids) = both;
             }
+            Step::Overlay(change) => set(&mut values.overlay, change),
             Step::Guard(change) => set(&mut values.guard, change),
             Step::PathMtu(change) => set(&mut values.path_mtu, change),
         }
@@ -139,8 +140,8 @@ impl Model {
             (&wanted.vici, &wanted.marks, &wanted.vlans, &wanted.gtpu, &wanted.limits)
         );
         assert_eq!(
-            (&has.srv6, &has.sids, &has.guard, &has.path_mtu),
-            (&wanted.srv6, &wanted.sids, &wanted.guard, &wanted.path_mtu)
+            (&has.srv6, &has.sids, &has.overlay, &has.guard, &has.path_mtu),
+            (&wanted.srv6, &wanted.sids, &wanted.overlay, &wanted.guard, &wanted.path_mtu)
         );
         assert_eq!(
             (&has.applications, &has.application_list),

@@ -94,6 +94,7 @@ impl Sas {
         let policies = || self.followed.values().map(|p| &p.config);
         let tunnelled = linux.tunnels.follow_all_routes(snapshot);
         let tunnelled = tunnelled.into_iter().chain(linux.reflection.segments().prefixes());
+        let tunnelled = tunnelled.chain(linux.overlays.prefixes());
         let steering = crew.ports.steering().with(local, policies(), tunnelled);
         crew.ports.steer(steering);
         linux.private.follow(policies(), snapshot, linux.tunnels.led());

@@ -27,6 +27,8 @@ pub(super) fn warnings(parts: Parts<'_>, shows: &Shows, is_any_up: bool) -> Warn
     warnings.extend(all(Kind::IdleVlan, vlan_entries::warnings(parts.config, snapshot)));
     let segments = parts.linux.reflection.segments_seen().warnings();
     warnings.extend(all(Kind::ClosedSegments, segments));
+    let overlays = parts.linux.overlays.warnings(snapshot);
+    warnings.extend(all(Kind::OverlayLeft, overlays));
     warnings.extend(parts.crew.esp_sockets.warnings());
     warnings.extend(parts.sa.guard_trouble.clone());
     warnings.extend(all(Kind::BarrierRefused, parts.sa.guard.warnings()));

@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
 use policy::{Action, Direction, PolicyConfig};
-use steer::Prefix;
+use steer::{Prefix, SteerError};
 
+use crate::overlays::OverlayTraffic;
 use crate::ports::program::Program;
 
 /// Packets that the steering programs take from their interfaces.
@@ -23,6 +24,8 @@ pub struct Steering {
     pub udp_fragments: bool,
     /// True if ICMPv6 errors to this host are taken that may be about packets with segments.
     pub segment_errors: bool,
+    /// Packets in clear of overlays to this host.
+    pub overlays: OverlayTraffic,
     /// The kernel has SAs and policies too. It judges what arrives: only what leaves by a policy that protects
     /// is taken. And it carries on: everything passes once `Ports::beat` was not called for too long.
     pub is_beside_kernel: bool,
@@ -70,6 +73,16 @@ impl Steering {
         is_taken.then(|| Prefix::new(dst.addr, dst.len)).flatten()
     }
 
+    /// Writes what is taken of overlays into a program's tables.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn apply_overlays(&self, steer: &mut dyn Program) -> Result<(), SteerError> {
+        let OverlayTraffic { ports, gre } = &self.overlays;
+        steer.set_take_overlays(ports.iter().copied().collect(), *gre)
+    }
+
     /// Writes it into a program's tables, all of them, even if one fails.
     pub fn apply(&self, steer: &mut dyn Program) -> Result<(), String> {
         let protected = steer.set_protected(&mut self.protected.keys().copied());
@@ -83,8 +96,10 @@ impl Steering {
         let local = steer.set_local(&mut self.local.iter().copied());
         let fragments = steer.set_take_udp_fragments(self.udp_fragments);
         let errors = steer.set_take_segment_errors(self.segment_errors);
+        let overlays = self.apply_overlays(steer);
         let watchdog = steer.set_watchdog(self.is_beside_kernel);
-        let all = protected.and(esp).and(local).and(fragments).and(errors).and(watchdog);
+        let all =
+            protected.and(esp).and(local).and(fragments).and(errors).and(overlays).and(watchdog);
         all.map_err(|e| e.to_string())
     }
 }

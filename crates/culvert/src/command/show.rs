@@ -8,8 +8,8 @@ use outcome::DropReason;
 use report::client::{ClientError, ask, ask_json};
 use report::units::{brief, si, span, time_text};
 use report::{
-    Configuration, Drops, Policy, Port, PortKind, Queue, Request, Routes, Sa, SaProtocol, Stats,
-    Status, TunnelState, Worker,
+    Configuration, Drops, OverlayRow, Policy, Port, PortKind, Queue, Request, Routes, Sa,
+    SaProtocol, Stats, Status, TunnelState, Worker,
 };
 use serde::de::DeserializeOwned;
 
@@ -454,8 +454,24 @@ pub fn route(name: &str, json: bool) -> Result<String, ClientError> {
             true => String::new(),
             false => format!("\n\n{}", table(&[">TABLE", "DESTINATION", "SEGMENTS"], segments)),
         };
-        format!("{}\n\n{routes}\n\n{neighbours}{segments}", r.rules.join("\n"))
+        let overlays: Vec<_> = r.overlays.into_iter().map(overlay_cells).collect();
+        let head = ["OVERLAY", "KIND", "LOCAL", "REMOTE", "ID", ">MTU", ">FAR ENDS", "CARRIED BY"];
+        let overlays = match overlays.is_empty() {
+            true => String::new(),
+            false => format!("\n\n{}", table(&head, overlays)),
+        };
+        let rules = r.rules.join("\n");
+        format!("{rules}\n\n{routes}\n\n{neighbours}{segments}{overlays}")
     })
+}
+
+fn overlay_cells(o: OverlayRow) -> Vec<String> {
+    let by = match o.carried {
+        true => "culvert".to_owned(),
+        false => format!("Linux: {}", o.why),
+    };
+    let (mtu, far_ends) = (o.mtu.to_string(), o.far_ends.to_string());
+    vec![o.interface, o.kind, o.local, o.remote, o.id, mtu, far_ends, by]
 }
 
 /// Runs `culvert stats`.

@@ -372,6 +372,7 @@ impl<O: Thread> Path<O> {
         if has_changed {
             self.flows.begin_generation();
             self.exec.rooms.headends.begin_generation();
+            self.exec.rooms.far_ends.begin_generation();
             self.exec.rooms.sas.begin_view();
         }
         has_changed
@@ -381,6 +382,7 @@ impl<O: Thread> Path<O> {
     pub(crate) fn begin_epoch(&mut self) {
         self.flows.begin_epoch();
         self.exec.rooms.headends.begin_epoch();
+        self.exec.rooms.far_ends.begin_epoch();
         self.addresses.forget();
         self.exec.rooms.aggfrag.forget_ways();
         self.exec.out.load_tables(&self.view.topology);

@@ -8,6 +8,7 @@
 //! | `translate` | of connections that Linux translates |
 //! | `limit` | under a rate limit |
 //! | `look` | whose application is not known |
+//! | `overlay` | that get the headers of an overlay, or have some |
 //! | `segments` | that get segments or are at one (SRv6) |
 //! | `aggfrag` | in payloads of IP-TFS |
 //! | `device` | that devices protect |
@@ -31,6 +32,7 @@ pub(crate) mod hands;
 pub(crate) mod limit;
 pub(crate) mod look;
 pub(crate) mod open;
+mod overlay;
 pub(crate) mod rare;
 pub(crate) mod seal;
 pub(crate) mod segments;
@@ -64,6 +66,8 @@ pub(crate) struct Rooms {
     pub(crate) looks: look::Looks,
     pub(crate) headends: segments::headends::Headends,
     pub(crate) steps: segments::Steps,
+    /// Plans of what goes to the far ends of overlays.
+    pub(crate) far_ends: segments::headends::Headends,
     /// Packing and unpacking for SAs of IP-TFS mode.
     pub(crate) aggfrag: aggfrag::Aggfrag,
     /// Queues of packet offload devices, where there are any.
@@ -127,6 +131,8 @@ rare_kinds! {
     Application: nothing,
     Step: steps,
     Wrap: headends,
+    Encapsulate: far_ends,
+    Decapsulate: nothing,
     Translate: translations,
     Limit: rates,
     Look: looks,

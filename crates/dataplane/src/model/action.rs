@@ -35,6 +35,10 @@ pub(crate) enum Action {
     },
     /// Forwarded in clear.
     Forward(Forward),
+    /// Forwarded to the far end of an overlay, whose slot its adjacency has: it gets that one's headers.
+    Encapsulate(Encapsulate),
+    /// For this host, and an overlay's perhaps: what is inside goes on without its headers.
+    Decapsulate(Decapsulate),
     /// Forwarded to a headend, whose slot its adjacency has: it gets segments (SRv6).
     Wrap(Wrap),
     /// Protected by an SA.
@@ -75,7 +79,9 @@ impl Action {
     pub(crate) fn take_hop(&mut self) -> bool {
         let is_hop = match self {
             Action::Seal(seal) => &mut seal.is_hop,
-            Action::Forward(forward) | Action::Wrap(Wrap(forward)) => &mut forward.is_hop,
+            Action::Forward(forward)
+            | Action::Wrap(Wrap(forward))
+            | Action::Encapsulate(Encapsulate(forward)) => &mut forward.is_hop,
             Action::Aggregate(by) => &mut by.is_hop,
             _ => return false,
         };
@@ -117,6 +123,22 @@ pub(crate) struct Forward {
 /// How packets are forwarded to a headend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wrap(pub(crate) Forward);
+
+/// How packets are forwarded to the far end of an overlay.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Encapsulate(pub(crate) Forward);
+
+/// How packets for this host are treated that may be an overlay's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Decapsulate {
+    /// Others go to Linux so.
+    OrLinux(LinuxWay),
+    /// Others are given back as received by the interface that they came in by.
+    OrBack {
+        /// The interface's tag.
+        tag: u16,
+    },
+}
 
 /// GTP-U of an address of applications.
 #[derive(Clone, Copy, Debug)]

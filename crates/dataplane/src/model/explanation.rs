@@ -61,6 +61,9 @@ pub enum Fate {
     },
     /// The packet takes the step of its segment (SRv6), and is resolved again.
     Stepped,
+    /// The packet loses the headers of an overlay that they name, and is resolved again; Linux gets it where they name
+    /// none that is carried out here.
+    Decapsulated,
     /// The packet is given to the offload device that has its SA and policy.
     Offloaded,
     /// The packet is GTP-U of applications, and its TEID says of which.

@@ -5,7 +5,7 @@ use core::num::NonZero;
 use policy::SaHandle;
 use wire::FlowKey;
 
-use crate::model::{LOOPBACK, is_segments};
+use crate::model::{LOOPBACK, is_function};
 
 /// Key of a flow: addresses, protocol, ports, and the packet's ingress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Ingress {
     #[inline(always)]
     pub(crate) const fn of_sa(ifindex: u32, sa: SaHandle) -> Ingress {
         // What was in a packet that had left a segment's step came in by no port.
-        let ifindex = if is_segments(ifindex) { LOOPBACK } else { ifindex };
+        let ifindex = if is_function(ifindex) { LOOPBACK } else { ifindex };
         Ingress { ifindex, mark: 0, via: sa.word().get() }
     }
 

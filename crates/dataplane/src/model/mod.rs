@@ -21,8 +21,8 @@ mod step;
 mod time;
 
 pub(crate) use action::{
-    Action, Aggregate, BundleSlot, Forward, LinuxWay, LookSlot, Offload, RateSlot, Seal, StepTo,
-    ToApplication, TranslationSlot, Wrap, ip_len,
+    Action, Aggregate, BundleSlot, Decapsulate, Encapsulate, Forward, LinuxWay, LookSlot, Offload,
+    RateSlot, Seal, StepTo, ToApplication, TranslationSlot, Wrap, ip_len,
 };
 pub(crate) use between::{Between, Made, RefusedStep, SteppedScratch};
 pub use counter::Counter;
@@ -36,11 +36,11 @@ pub(crate) use newcomers::{Backlog, Newcomers};
 pub(crate) use next_hop::{Adjacency, NextHop, Towards};
 pub(crate) use origin::Origin;
 pub(crate) use outers::Outers;
-pub use places::{FIRST_SEGMENTS, FIRST_VLAN_SLOT, MAX_SEGMENT_ROUTES, PortKind};
 pub(crate) use places::{
-    FIRST_SEGMENTS_SLOT, INSIDE, KEEPS_DEI, LOOPBACK, TAILROOM, is_headend, is_segments,
-    keeping_dei, was_inside,
+    FIRST_OVERLAYS, FIRST_OVERLAYS_SLOT, FIRST_SEGMENTS_SLOT, INSIDE, KEEPS_DEI, LOOPBACK,
+    TAILROOM, is_far_end, is_function, is_headend, keeping_dei, overlay_of, was_inside,
 };
+pub use places::{FIRST_SEGMENTS, FIRST_VLAN_SLOT, MAX_OVERLAYS, MAX_SEGMENT_ROUTES, PortKind};
 pub(crate) use prefetch::{AGAIN, SOON, prefetch_headers};
 pub(crate) use reach::{DEVICES_HOME, Reach};
 pub(crate) use step::Notes;

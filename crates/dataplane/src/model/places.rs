@@ -4,9 +4,11 @@
 //! | --- | --- | --- | --- |
 //! | interface | `1 << 31` | 1 | an interface of Linux; 0 is the private interface |
 //! | interface | | [`FIRST_SEGMENTS`] | a route with segments, by its number |
+//! | interface | | [`FIRST_OVERLAYS`] | an overlay: far end or interface, by its number |
 //! | slot | [`FIRST_VLAN_SLOT`] | 0 | a queue of the worker ([`slots`](super::slots)) |
 //! | slot | [`FIRST_SEGMENTS_SLOT`] | [`FIRST_VLAN_SLOT`] | a VLAN on a port |
-//! | slot | [`KEEPS_DEI`] | [`FIRST_SEGMENTS_SLOT`] | a headend |
+//! | slot | [`FIRST_OVERLAYS_SLOT`] | [`FIRST_SEGMENTS_SLOT`] | a headend |
+//! | slot | [`KEEPS_DEI`] | [`FIRST_OVERLAYS_SLOT`] | a far end of an overlay |
 
 /// Kind of a port: the place that it leads to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,13 +55,23 @@ pub(crate) const INSIDE: u32 = 0x4000_0000;
 /// The first slot that stands for a headend: above those of VLANs, and below their mark.
 pub(crate) const FIRST_SEGMENTS_SLOT: usize = 0x4000;
 
-const _: () = assert!(FIRST_SEGMENTS_SLOT + MAX_SEGMENT_ROUTES <= KEEPS_DEI);
+const _: () = assert!(FIRST_OVERLAYS_SLOT + MAX_OVERLAYS <= KEEPS_DEI);
 
 /// How many routes with segments have an index.
-pub const MAX_SEGMENT_ROUTES: usize = 0x4000;
+pub const MAX_SEGMENT_ROUTES: usize = 0x3000;
 
-/// True if an index stands for a route with segments.
-pub(crate) const fn is_segments(index: u32) -> bool {
+/// The first index that stands for an overlay: of packets that got its headers, for a far end; of what was inside of
+/// such, for an interface. No link and no route with segments has such a one.
+pub(crate) const FIRST_OVERLAYS: u32 = 0xa000_0000;
+
+/// The first slot that stands for a far end of an overlay.
+pub(crate) const FIRST_OVERLAYS_SLOT: usize = FIRST_SEGMENTS_SLOT + MAX_SEGMENT_ROUTES;
+
+/// How many far ends of overlays have an index, and how many interfaces.
+pub const MAX_OVERLAYS: usize = 0x1000;
+
+/// True if an index stands for a function (a route with segments, an overlay), and for no link.
+pub(crate) const fn is_function(index: u32) -> bool {
     index >= FIRST_SEGMENTS
 }
 
@@ -68,9 +80,23 @@ pub(crate) const fn is_headend(slot: usize) -> bool {
     FIRST_SEGMENTS_SLOT <= slot && slot < FIRST_SEGMENTS_SLOT + MAX_SEGMENT_ROUTES
 }
 
+/// True if a slot stands for a far end of an overlay.
+pub(crate) const fn is_far_end(slot: usize) -> bool {
+    FIRST_OVERLAYS_SLOT <= slot && slot < FIRST_OVERLAYS_SLOT + MAX_OVERLAYS
+}
+
+/// The number of an overlay that an index stands for. Those of far ends and of interfaces are apart, by
+/// [`was_inside`].
+pub(crate) const fn overlay_of(index: u32) -> Option<usize> {
+    match index & !INSIDE {
+        FIRST_OVERLAYS.. => Some((index & !INSIDE & !FIRST_OVERLAYS) as usize),
+        _ => None,
+    }
+}
+
 /// True if a packet that came in by an index was inside another.
 pub(crate) const fn was_inside(index: u32) -> bool {
-    is_segments(index) && index & INSIDE != 0
+    is_function(index) && index & INSIDE != 0
 }
 
 /// Room behind a packet for padding, trailer and ICV, in bytes.

@@ -8,6 +8,7 @@
 //! | 129 to 1103 | further queues of the private interface and of ports: of the second turn, of the third, and so on |
 //! | from 2048 on | VLANs ([`FIRST_VLAN_SLOT`](crate::FIRST_VLAN_SLOT)) |
 //! | from 16384 on | headends of SRv6 |
+//! | from 28672 on | far ends of overlays |
 //!
 //! An interface has the same slot at each worker, so a plan names it by one number. What is sent leaves by the first
 //! queue, whose number fits in a byte: bursts of helpers have no more room. A worker pays for the slots that are

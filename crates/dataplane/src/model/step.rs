@@ -64,6 +64,15 @@ pub enum Step {
         /// The first one, which it goes to.
         first: Ipv6Addr,
     },
+    /// An overlay's headers are put in front of the packet, which is resolved again then.
+    Overlay {
+        /// Index of the overlay's interface.
+        ifindex: u32,
+        /// Address of this end.
+        src: IpAddr,
+        /// Address of the far end.
+        dst: IpAddr,
+    },
     /// The neighbour that the packet is sent to.
     Neighbour {
         /// Index of the interface.
@@ -136,6 +145,11 @@ pub enum Way {
     /// To a headend (SRv6).
     Segments {
         /// Of a packet without the segments, in bytes.
+        mtu: usize,
+    },
+    /// To the far end of an overlay.
+    Overlay {
+        /// Of a packet without the overlay's headers, in bytes.
         mtu: usize,
     },
     /// Where only Linux goes: an interface that is no port, or by a rule that only Linux can judge.

@@ -14,6 +14,7 @@ use crate::counters::Counters;
 use crate::model::{Handed, Ingress, Meta, NextHop, Towards};
 use crate::out::reports::Reports;
 use crate::tables::Topology;
+use crate::tables::overlays::Overlays;
 use crate::tables::segments::Segments;
 use crate::tables::vlan::Vlans;
 use crate::view::View;
@@ -30,11 +31,15 @@ pub(crate) trait AnyOut: Sized {
     fn taps(&mut self) -> Option<&mut Taps>;
     /// Headends, as of the view.
     fn segments(&self) -> &Segments;
+    /// Overlays, as of the view.
+    fn overlays(&self) -> &Overlays;
+    /// Identification of the next outer packet of an overlay.
+    fn next_ident(&mut self) -> u16;
     /// The VLANs of ports, as of the view.
     fn vlans(&self) -> &Vlans;
     /// Where this thread counts VLANs' frames.
     fn lane(&self) -> usize;
-    /// Takes over headends and VLANs from the view's tables.
+    /// Takes over headends, overlays and VLANs from the view's tables.
     fn load_tables(&mut self, topology: &Topology);
 
     /// Ends a packet.

@@ -1,12 +1,15 @@
-//! Frames for slots that are no queues: they get a VLAN's tag, or a headend's segments (SRv6).
+//! Frames for slots that are no queues: they get a VLAN's tag, a headend's segments (SRv6), or an overlay's headers.
 
 use io::{MIN_HEADROOM, Packet};
 use outcome::DropReason;
 use srv6::{Fault, Headend};
 use wire::ethernet::HEADER_LEN;
 
-use crate::model::{FIRST_SEGMENTS, FIRST_SEGMENTS_SLOT, Ingress, TAILROOM, is_headend};
+use crate::model::{
+    FIRST_SEGMENTS, FIRST_SEGMENTS_SLOT, Ingress, TAILROOM, is_far_end, is_headend,
+};
 use crate::out::any::AnyOut;
+use crate::out::overlays::encapsulate_frame;
 
 /// Sends a frame by a slot that is no queue.
 #[cold]
@@ -14,6 +17,9 @@ use crate::out::any::AnyOut;
 pub(super) fn send_dressed(out: &mut impl AnyOut, slot: usize, mut packet: Packet) {
     if is_headend(slot) {
         return wrap_frame(out, slot, packet);
+    }
+    if is_far_end(slot) {
+        return encapsulate_frame(out, slot, packet);
     }
     let Some(vlan) = out.vlans().at(slot) else {
         return out.drop(packet, DropReason::TransmitDown);

@@ -12,8 +12,10 @@ use crate::model::{FIRST_VLAN_SLOT, Handed, Ingress, Left, Meta, NextHop, Payloa
 use crate::out::any::AnyOut;
 use crate::out::batch::Batch;
 use crate::out::dressed::send_dressed;
+use crate::out::overlays::first_ident;
 use crate::out::reports::Reports;
 use crate::tables::Topology;
+use crate::tables::overlays::Overlays;
 use crate::tables::segments::Segments;
 use crate::tables::vlan::Vlans;
 use crate::view::View;
@@ -25,6 +27,8 @@ pub(crate) struct HelperOut {
     pub(crate) reports: Reports,
     vlans: Arc<Vlans>,
     segments: Segments,
+    overlays: Overlays,
+    ident: u16,
     lane: usize,
     /// The burst at hand; an empty one between two bursts.
     pub(crate) batch: Box<Batch>,
@@ -40,6 +44,8 @@ impl HelperOut {
             reports,
             vlans: Arc::default(),
             segments: Segments::default(),
+            overlays: Overlays::default(),
+            ident: first_ident(lane),
             lane,
         }
     }
@@ -79,6 +85,15 @@ impl AnyOut for HelperOut {
         &self.segments
     }
 
+    fn overlays(&self) -> &Overlays {
+        &self.overlays
+    }
+
+    fn next_ident(&mut self) -> u16 {
+        self.ident = self.ident.wrapping_add(1);
+        self.ident
+    }
+
     fn vlans(&self) -> &Vlans {
         &self.vlans
     }
@@ -90,6 +105,7 @@ impl AnyOut for HelperOut {
     fn load_tables(&mut self, topology: &Topology) {
         self.vlans = Arc::clone(&topology.vlans);
         self.segments = topology.segments.clone();
+        self.overlays = topology.overlays.clone();
     }
 
     #[cold]

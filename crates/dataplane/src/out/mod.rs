@@ -14,6 +14,7 @@ pub(crate) mod helper;
 pub(crate) mod hold;
 pub(crate) mod late;
 pub(crate) mod neighbour;
+pub(crate) mod overlays;
 pub(crate) mod peers;
 pub(crate) mod ports;
 pub(crate) mod put_off;
@@ -41,6 +42,7 @@ use crate::model::{
     Arrived, Between, FIRST_VLAN_SLOT, Handed, Ingress, Meta, NextHop, Parcel, Towards, slots,
 };
 use crate::tables::Topology;
+use crate::tables::overlays::Overlays;
 use crate::tables::segments::Segments;
 use crate::tables::vlan::Vlans;
 use crate::view::View;
@@ -48,6 +50,7 @@ use dressed::send_dressed;
 use fragment::fragment;
 use late::Late;
 use neighbour::NeighbourQueue;
+use overlays::first_ident;
 use peers::Peers;
 use ports::{Ports, Sent};
 
@@ -71,6 +74,10 @@ pub(crate) struct Out {
     pub(crate) vlans: Arc<Vlans>,
     /// Headends, as of the view.
     pub(crate) segments: Segments,
+    /// Overlays, as of the view.
+    overlays: Overlays,
+    /// Identification of the last outer packet of an overlay.
+    ident: u16,
     /// Packets that have left a step of SRv6, and go on when the burst is done.
     pub(crate) between: Between,
     /// Where this thread counts VLANs' frames.
@@ -88,8 +95,10 @@ impl Out {
         let ports = Ports::new();
         let (late, peers, taps) = (Late::new(), None, None);
         let (sampler, vlans) = (Sampler::default(), Arc::default());
-        let (segments, between) = (Segments::default(), Between::default());
+        let (segments, overlays, between) =
+            (Segments::default(), Overlays::default(), Between::default());
         let lane = next_lane();
+        let ident = first_ident(lane);
         Out {
             counters,
             pool,
@@ -102,6 +111,8 @@ impl Out {
             sampler,
             vlans,
             segments,
+            overlays,
+            ident,
             between,
             lane,
         }
@@ -270,6 +281,15 @@ impl AnyOut for Out {
         &self.segments
     }
 
+    fn overlays(&self) -> &Overlays {
+        &self.overlays
+    }
+
+    fn next_ident(&mut self) -> u16 {
+        self.ident = self.ident.wrapping_add(1);
+        self.ident
+    }
+
     fn vlans(&self) -> &Vlans {
         &self.vlans
     }
@@ -281,6 +301,7 @@ impl AnyOut for Out {
     fn load_tables(&mut self, topology: &Topology) {
         self.vlans = Arc::clone(&topology.vlans);
         self.segments = topology.segments.clone();
+        self.overlays = topology.overlays.clone();
     }
 
     #[cold]

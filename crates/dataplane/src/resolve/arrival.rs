@@ -9,6 +9,7 @@ use super::decision::ErrorCame;
 use super::gtpu::{is_cut_gtpu, is_from_application, of_applications, service};
 use super::leave::{leave_to_linux, leaves_in_clear};
 use super::nat::Nat;
+use super::overlays::of_overlays;
 use super::question::Context;
 use super::quoted::verify_by_quoted;
 use super::segment_errors::note_segment_error;
@@ -117,7 +118,7 @@ fn cleartext<N: Notes>(
         _ if is_left => Decision::Go(leave_to_linux(question, ifindex, false)),
         Direction::In => {
             note_local(question);
-            Decision::Go(leave_to_linux(question, ifindex, is_barred))
+            of_overlays(question, Decision::Go(leave_to_linux(question, ifindex, is_barred)))
         }
         Direction::Forward | Direction::Out => {
             go_on(question, Origin::Port { ifindex, mark, is_barred }, |context| {
@@ -198,7 +199,7 @@ pub(super) fn decrypted<N: Notes>(
         note_segment_error(question, ErrorCame::Protected);
     }
     match is_local {
-        true => as_local(question),
+        true => of_overlays(question, as_local(question)),
         // The SA's mark is for Linux's rules.
         false if marks.mark != mark => to_linux(question, marks, tunnel),
         false => go_on(question, Origin::Decrypted { ifindex, mark }, |context| {
@@ -288,6 +289,6 @@ fn to_linux(context: &Context<'_>, marks: Marks, tunnel: Option<Tunnel>) -> Deci
 
 /// A packet that Linux gets as one for this host: it may find out that it is not, and then the connection's next
 /// packets are carried.
-fn note_local<N: Notes>(question: &mut Question<'_, N>) {
+pub(super) fn note_local<N: Notes>(question: &mut Question<'_, N>) {
     question.is_for_flow &= !matches!(question.nat, Nat::Unknown | Nat::Linuxs);
 }

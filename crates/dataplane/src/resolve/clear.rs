@@ -5,11 +5,13 @@ use outcome::DropReason;
 
 use super::leave::leave_to_linux;
 use super::mss::{clamps_mss, longest_back, mss_of_syn};
+use super::overlays::{for_linuxs_overlay, leads_to_overlay};
 use super::route::{is_steered_to_port, next_hop, onto, way_onward};
 use super::segments::{leads_to_segments, whole_frame};
 use super::{Decision, Question, Route};
 use crate::model::{
-    Action, Draft, Forward, LinuxWay, Notes, Origin, Step, Wrap, ip_len, is_segments,
+    Action, Draft, Encapsulate, Forward, LinuxWay, Notes, Origin, Step, Wrap, ip_len, is_function,
+    overlay_of,
 };
 
 /// A packet that no policy protects.
@@ -22,9 +24,11 @@ pub(super) fn clear<N: Notes>(question: &mut Question<'_, N>, origin: Origin) ->
         Origin::Port { .. } if leads_to_segments(question, origin) => forward(question, origin),
         // By a path that Linux's tables do not lead to.
         Origin::Port { .. } if is_steered_to_port(question, origin) => forward(question, origin),
+        Origin::Port { .. } if leads_to_overlay(question, origin) => forward(question, origin),
         // Culvert has taken it only to ask the policy database: it is Linux's.
         Origin::Port { ifindex, is_barred, .. } => {
-            Decision::Go(leave_to_linux(question, ifindex, is_barred))
+            let draft = leave_to_linux(question, ifindex, is_barred);
+            Decision::Go(for_linuxs_overlay(question, origin, draft))
         }
         // The sender of a protected packet gets no answer in clear.
         Origin::Worker { protected: true } => Decision::Drop(DropReason::OutPolicyBlock),
@@ -85,7 +89,8 @@ fn forward<N: Notes>(question: &mut Question<'_, N>, origin: Origin) -> Decision
     let forward =
         Forward { adjacency: known.unwrap_or_default(), mtu: ip_len(to.mtu), is_hop, clamps_mss };
     let action = match known {
-        Some(_) if is_segments(to.ifindex) => Action::Wrap(Wrap(forward)),
+        Some(_) if overlay_of(to.ifindex).is_some() => Action::Encapsulate(Encapsulate(forward)),
+        Some(_) if is_function(to.ifindex) => Action::Wrap(Wrap(forward)),
         _ => Action::Forward(forward),
     };
     Decision::Go(Draft {

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use esp::Sa;
 use policy::{MAX_BUNDLE, SaEntry};
 
-use crate::model::{Meta, Origin, Outers, is_segments};
+use crate::model::{Meta, Origin, Outers, is_function};
 use crate::view::View;
 
 /// How a packet came to be resolved.
@@ -47,7 +47,7 @@ impl<'s> Entry<'s> {
     /// How a classified packet came.
     pub(crate) fn of(view: &'s View, meta: &Meta, held: Option<&'s SaEntry<Sa>>) -> Entry<'s> {
         let ifindex = meta.ingress.ifindex;
-        let is_stepped = is_segments(ifindex);
+        let is_stepped = is_function(ifindex);
         match meta.ingress.via() {
             None if is_stepped => {
                 let (mark, via) = (meta.ingress.mark, ArrayVec::new());

@@ -48,6 +48,12 @@ impl Nat {
                 return Nat::Off;
             }
             Entry::Port { ifindex, .. } | Entry::Decrypted { ifindex, .. } => *ifindex,
+            // What was inside of an overlay's comes in by that interface.
+            Entry::Stepped { index, .. }
+                if let Some(link) = view.topology.overlays.link(*index) =>
+            {
+                link.ifindex
+            }
             // Linux's own, which it has translated; what leaves a step it has not seen.
             Entry::Stepped { .. } | Entry::Outbound(_) => return Nat::Off,
         };

@@ -4,14 +4,14 @@ use forward::Resolution;
 use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
 use wire::{Family, MacAddr};
 
-use crate::model::{Adjacency, NextHop, is_segments, keeping_dei};
+use crate::model::{Adjacency, NextHop, is_function, keeping_dei};
 use crate::view::View;
 
 /// The port and the Ethernet header towards a next hop, for packets of a family; none unless
 /// the neighbour is known and Linux has no doubts about it.
 pub(crate) fn adjacency(view: &View, to: NextHop, family: Family) -> Option<Adjacency> {
-    if is_segments(to.ifindex) {
-        let slot = view.topology.segments.slot(to.ifindex)?;
+    if is_function(to.ifindex) {
+        let slot = view.topology.function_slot(to.ifindex)?;
         return Some(Adjacency { slot, header: [0; HEADER_LEN] });
     }
     let Resolution::Resolved { mac, confirm: false } = view.neighbours.resolve(to.ifindex, to.addr)

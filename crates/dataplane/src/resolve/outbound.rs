@@ -7,6 +7,7 @@ use super::clear::clear;
 use super::decision::Policy;
 use super::leave::leave;
 use super::outbound_policy::ask_policy;
+use super::overlays::leads_to_overlay;
 use super::protect::protect;
 use super::protect_all::protect_all;
 use super::question::Context;
@@ -59,6 +60,7 @@ fn guarded(context: &Context<'_>, origin: Origin) -> Option<Prefix> {
     let is_sent_here = !matches!(origin, Origin::Port { .. })
         || context.nat.is_translated()
         || leads_to_segments(context, origin)
+        || leads_to_overlay(context, origin)
         || is_steered_to_port(context, origin);
     let mut prefixes = context.view.topology.guarded.iter().filter(|_| is_sent_here);
     prefixes.find(|prefix| prefix.contains(context.h.dst)).copied()

@@ -74,6 +74,7 @@ fn is_limited(decision: &Decision, is_in: bool) -> bool {
         Decision::Go(draft) => match draft.action {
             Action::Forward(_)
             | Action::Wrap(_)
+            | Action::Encapsulate(_)
             | Action::Seal(_)
             | Action::Offload(_)
             | Action::Aggregate(_) => true,

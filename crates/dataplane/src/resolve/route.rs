@@ -6,12 +6,13 @@ use wire::Family;
 
 use super::Question;
 use super::neighbours::adjacency;
+use super::overlays::note_far_end;
 use super::question::Context;
 use super::segments::note_headend;
 use super::steer::steered;
 use super::ways::{Route, lookup, onward, route, route_of};
 use crate::model::{
-    Adjacency, FIRST_SEGMENTS_SLOT, FIRST_VLAN_SLOT, NextHop, Notes, Origin, Step, is_segments,
+    Adjacency, FIRST_SEGMENTS_SLOT, FIRST_VLAN_SLOT, NextHop, Notes, Origin, Step, is_function,
 };
 use crate::tables::steering::Steered;
 
@@ -69,12 +70,13 @@ pub(super) fn is_steered_to_port(context: &Context<'_>, origin: Origin) -> bool 
     steered.is_some_and(|steered| !matches!(route_of(view, h, steered), Route::Tunnel(_)))
 }
 
-/// A plan hangs on what becomes of the packets of a headend.
+/// A plan hangs on what becomes of the packets of a headend, or to a far end of an overlay.
 fn note_way<N: Notes>(question: &mut Question<'_, N>, found: Route) {
     if let Route::Port(to) = found
-        && is_segments(to.ifindex)
+        && is_function(to.ifindex)
     {
         note_headend(question, to.ifindex);
+        note_far_end(question, to.ifindex);
     }
 }
 
@@ -86,7 +88,7 @@ pub(super) fn next_hop<N: Notes>(
 ) -> Option<Adjacency> {
     let view = question.view;
     let known = adjacency(view, to, family);
-    if is_segments(to.ifindex) {
+    if is_function(to.ifindex) {
         return known;
     }
     question.tell(|| Step::Neighbour {

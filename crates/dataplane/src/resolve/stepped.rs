@@ -5,6 +5,7 @@ use outcome::DropReason;
 use policy::{Direction, Flow, Marks, SaEntry};
 use wire::protocol;
 
+use super::inside_overlay::inside_overlay;
 use super::outbound::outbound;
 use super::ways::{Route, onward};
 use super::{Decision, Question};
@@ -19,6 +20,14 @@ pub(super) fn stepped<N: Notes>(
     via: &[&SaEntry<Sa>],
 ) -> Decision {
     let (view, h) = (question.view, question.h);
+    let overlays = &view.topology.overlays;
+    if overlays.far_end(index).is_some() {
+        // It was this host that has made the outer headers.
+        return outbound(question, Origin::Stepped { index, mark, protected, ifindex: LOOPBACK });
+    }
+    if let Some(link) = overlays.link(index) {
+        return inside_overlay(question, (index, link.ifindex), (mark, protected));
+    }
     let Some(route) = view.topology.segments.get(index) else {
         return Decision::Drop(DropReason::NoRoute);
     };

@@ -70,7 +70,11 @@ pub(super) fn go_on<N: Notes>(
         Decision::Go(draft)
             if matches!(
                 draft.action,
-                Action::Forward(_) | Action::Wrap(_) | Action::Seal(_) | Action::Aggregate(_)
+                Action::Forward(_)
+                    | Action::Wrap(_)
+                    | Action::Encapsulate(_)
+                    | Action::Seal(_)
+                    | Action::Aggregate(_)
             ) && draft.cut.is_none() =>
         {
             let draft = Draft { is_for_flow: draft.is_for_flow && question.is_for_flow, ..draft };

@@ -9,7 +9,7 @@ use srv6::Headend;
 use wire::{Family, Fragment, Headers, ipv6, protocol};
 
 use super::steer::steered;
-use crate::model::{LOOPBACK, NextHop, Origin, Way, is_segments};
+use crate::model::{LOOPBACK, NextHop, Origin, Way, is_function, overlay_of};
 use crate::tables::segments::{Onward, ends};
 use crate::tables::steering::Steered;
 use crate::tables::tunnel::Binding;
@@ -42,7 +42,10 @@ pub(crate) enum Route {
 impl From<Route> for Way {
     fn from(route: Route) -> Way {
         match route {
-            Route::Port(NextHop { ifindex, mtu, .. }) if is_segments(ifindex) => {
+            Route::Port(NextHop { ifindex, mtu, .. }) if overlay_of(ifindex).is_some() => {
+                Way::Overlay { mtu }
+            }
+            Route::Port(NextHop { ifindex, mtu, .. }) if is_function(ifindex) => {
                 Way::Segments { mtu }
             }
             Route::Port(NextHop { ifindex, addr, mtu, .. }) => {
@@ -73,6 +76,15 @@ pub(super) fn of_result(view: &View, route: RouteResult, dst: IpAddr) -> Route {
                 return Route::Port(NextHop::new(ifindex, gateway.unwrap_or(dst), mtu));
             };
             let mtu = mtu.unwrap_or(interface.mtu).min(interface.mtu) as usize;
+            let hop = gateway.unwrap_or(dst);
+            if let Some(index) = view.topology.overlays.towards(ifindex, hop)
+                && let Some(end) = view.topology.overlays.far_end(index)
+            {
+                return match view.fits_far_end(end, family_of(dst), |_| ()) {
+                    Ok(fits) => Route::Port(NextHop::new(index, hop, fits.min(mtu))),
+                    Err(reason) => Route::Nowhere(reason, None),
+                };
+            }
             if let Some(binding) = interface.binding {
                 return Route::Tunnel(TunnelHop { binding, mtu });
             }

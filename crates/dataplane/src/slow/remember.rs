@@ -81,6 +81,9 @@ pub(crate) fn remember<O: Thread>(
         if let Some(made) = path.view.topology.segments.made(meta) {
             path.exec.rooms.headends.keep(made, &plan, &stamps);
         }
+        if let Some(made) = path.view.topology.overlays.made(meta) {
+            path.exec.rooms.far_ends.keep(made, &plan, &stamps);
+        }
         path.flows.insert(hash, key, plan, stamps);
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod applications;
 pub(crate) mod links;
 pub(crate) mod mark_rule;
+pub(crate) mod overlays;
 pub(crate) mod rate_rules;
 pub(crate) mod remark;
 pub(crate) mod segments;
@@ -28,6 +29,7 @@ use crate::model::LOOPBACK;
 use crate::tables::applications::Applications;
 use crate::tables::links::Links;
 use crate::tables::mark_rule::MarkRule;
+use crate::tables::overlays::Overlays;
 use crate::tables::rate_rules::RateRules;
 use crate::tables::steering::Steering;
 use crate::tables::tunnel::{Binding, Tunnels};
@@ -101,6 +103,8 @@ pub struct Topology {
     pub rate_rules: Arc<RateRules>,
     /// Routes with segments (SRv6); mostly none.
     pub segments: Segments,
+    /// Overlays that are carried out here; mostly none.
+    pub overlays: Overlays,
     /// True if the MSS of TCP connections through SAs is clamped to the path
     /// (`path_mtu.clamp_mss`).
     pub clamps_mss: bool,
@@ -162,6 +166,16 @@ impl Topology {
     /// True if UDP to this port of ours may be ESP in UDP.
     pub fn is_natt_port(&self, port: u16) -> bool {
         port == wire::natt::PORT
+    }
+
+    /// True if slots stand for headends, or for far ends of overlays.
+    pub(crate) fn has_functions(&self) -> bool {
+        !self.segments.is_empty() || !self.overlays.is_empty()
+    }
+
+    /// The slot of a headend, or of a far end of an overlay, by its index.
+    pub(crate) fn function_slot(&self, index: u32) -> Option<u16> {
+        self.segments.slot(index).or_else(|| self.overlays.slot(index))
     }
 
     /// The socket that packets from this address leave by.

@@ -3,6 +3,7 @@
 //! Nothing here changes while a burst is worked on; [`View::refresh`] and [`View::load_tables`] are
 //! called between bursts.
 
+mod far_ends;
 mod headends;
 
 use core::net::IpAddr;

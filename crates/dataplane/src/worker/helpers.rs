@@ -339,7 +339,7 @@ impl Worker {
     /// for, they say.
     pub(super) fn end_steps_of_tables(&mut self) {
         if self.in_flight() > 0
-            && !self.path.view.topology.segments.is_empty()
+            && self.path.view.topology.has_functions()
             && self.path.view.is_behind_tables()
         {
             self.end_helpers_steps();

@@ -35,6 +35,7 @@ mod nested;
 mod newcomers;
 mod numbers;
 mod on_vlans;
+mod overlays;
 mod packets;
 mod path_mtu;
 mod per_cpu;

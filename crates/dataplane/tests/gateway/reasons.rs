@@ -14,8 +14,8 @@ use crate::support::{
     make_leased_sa, make_sa, sa_config,
 };
 use crate::{
-    device, gtpu, ipcomp, iptfs, iptfs_rates, nested, newcomers, rates, route_based, shaping, srv6,
-    steering,
+    device, gtpu, ipcomp, iptfs, iptfs_rates, nested, newcomers, overlays, rates, route_based,
+    shaping, srv6, steering,
 };
 
 /// Makes gateway B drop one packet at least for this reason.
@@ -122,6 +122,7 @@ fn produce(reason: DropReason) -> Gateway {
         | DropReason::Srv6Fragment
         | DropReason::Srv6Edge
         | DropReason::Srv6NoFrame => b = srv6::produce(reason),
+        DropReason::OverlayLoop => b = overlays::produce(),
         DropReason::MalformedIpComp
         | DropReason::InDeflate
         | DropReason::InDeflateTooLong

@@ -439,6 +439,7 @@ fn healthy_port(index: u32, config: &PortConfig) -> PortFacts {
             xfrm: None,
             vlan: None,
             vrf_table: None,
+            overlay: None,
         }),
         device: Ok(Device {
             name: config.interface.clone(),

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use crate::common::{in_namespace, ip, until, until_equal};
+use crate::common::{bridge, in_namespace, ip, until, until_equal};
 use mirror::{
-    Change, Family, NeighbourState, NextHop, Observer, Prefix, Route, RouteKind, RuleAction,
-    Snapshot,
+    Change, Family, NeighbourState, NextHop, Observer, OverlayDf, Prefix, Route, RouteKind,
+    RuleAction, Snapshot,
 };
 
 fn addr(text: &str) -> IpAddr {
@@ -328,6 +328,43 @@ fn several_routes_of_one_key() {
         assert!(route(observer.snapshot(), 254, "10.20.0.0/16").is_none());
         let v6 = route(observer.snapshot(), 254, "2001:db8:20::/48").unwrap();
         assert_eq!(v6.next_hops[0].gateway, Some(addr("2001:db8:1::2")));
+    });
+}
+
+#[test]
+fn overlays_and_their_forwarding_entries() {
+    in_namespace(|| {
+        let mut observer = pair();
+        ip(
+            "link add vx type vxlan id 42 local 10.1.0.1 remote 10.1.0.9 dstport 4789 dev ea ttl 9 tos inherit df set",
+        );
+        let changes = until(&mut observer, |s| s.link_by_name("vx").is_some());
+        assert!(changes.iter().any(|c| matches!(c, Change::Link(link) if link.name == "vx")));
+        let vx = observer.snapshot().link_by_name("vx").unwrap().clone();
+        let found = vx.overlay.expect("an overlay");
+        let ends = (Some(addr("10.1.0.1")), Some(addr("10.1.0.9")));
+        assert_eq!((found.local, found.remote), ends);
+        assert_eq!((found.vni, found.port, found.ports), (42, 4789, None));
+        assert_eq!((found.ttl, found.class, found.df), (Some(9), None, OverlayDf::Set));
+        assert_eq!((found.learns, found.more), (true, None));
+        let (index, ea) = (vx.index, index(observer.snapshot(), "ea"));
+        // The one for all that have no entry is there with the interface.
+        let of = |s: &Snapshot| s.forwarding_of(index).copied().collect::<Vec<_>>();
+        until(&mut observer, |s| s.forwarding_of(index).next().is_some());
+        let all = of(observer.snapshot());
+        assert_eq!((all[0].mac, all[0].far_end, all[0].via), ([0; 6], addr("10.1.0.9"), Some(ea)));
+        bridge("fdb add 02:00:00:00:00:07 dev vx dst 10.1.0.7");
+        bridge("fdb add 02:00:00:00:00:08 dev vx dst 10.1.0.8 vni 43");
+        ip("neigh add 10.9.0.7 lladdr 02:00:00:00:00:07 dev vx");
+        until(&mut observer, |s| of(s).len() == 3 && s.neighbours_on(index).count() == 1);
+        let all = of(observer.snapshot());
+        assert_eq!((all[1].mac[5], all[1].far_end, all[1].has_more), (7, addr("10.1.0.7"), false));
+        assert!(all[2].has_more);
+        assert_eq!(of(Observer::new().unwrap().snapshot()), all, "as a dump has it");
+        bridge("fdb del 02:00:00:00:00:07 dev vx dst 10.1.0.7");
+        until(&mut observer, |s| of(s).len() == 2);
+        ip("link del vx");
+        until(&mut observer, |s| of(s).is_empty() && s.neighbours_on(index).count() == 0);
     });
 }
 

@@ -1,6 +1,6 @@
 //! Whatever bytes come: no panic, no endless loop, and what is understood stays understood.
 
-use mirror::{Message, XfrmInterface, decode};
+use mirror::{Message, OverlayDf, OverlayKind, XfrmInterface, decode};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -151,4 +151,63 @@ fn a_vlan_has_a_tag_and_maps_priorities() {
     assert!(vlan(&[]).is_none() && vlan(&attribute(1, &[1])).is_none());
     assert!(vlan(&[id.clone(), attribute(5, &[0x81])].concat()).is_none());
     assert!(xfrm_link(&id, &[]).vlan.is_none());
+}
+
+#[test]
+fn gre_says_its_keys_and_what_is_left_to_linux() {
+    let be16 = |kind, value: u16| attribute(kind, &value.to_be_bytes());
+    let be32 = |kind, value: u32| attribute(kind, &value.to_be_bytes());
+    let ends = [attribute(6, &[192, 0, 2, 1]), attribute(7, &[192, 0, 2, 2])].concat();
+    let plain =
+        [ends.clone(), attribute(8, &[0]), attribute(9, &[1]), attribute(10, &[1])].concat();
+    let gre = |data: &[u8]| link_of(b"gre\0", data, &[]).overlay.expect("an overlay");
+    let found = gre(&plain);
+    assert_eq!((found.kind, found.is_ip_inside), (OverlayKind::Gre, true));
+    assert_eq!((found.ikey, found.okey, found.more), (None, None, None));
+    assert_eq!((found.ttl, found.class, found.df), (None, None, OverlayDf::Set));
+    assert_eq!(found.remote, Some([192, 0, 2, 2].into()));
+    let keys = [be16(2, 0x2000), be16(3, 0xa000), be32(4, 7), be32(5, 8)].concat();
+    let found = gre(&[plain.clone(), keys].concat());
+    assert_eq!((found.ikey, found.okey), (Some(7), Some(8)));
+    assert_eq!((found.has_icsum, found.has_ocsum, found.more), (false, true, None));
+    // A key of 0 is one where the flag says so.
+    let zero = [be16(2, 0x2000), be32(4, 0)].concat();
+    assert_eq!(gre(&[plain.clone(), zero].concat()).ikey, Some(0));
+    // Any far end.
+    assert_eq!(gre(&[attribute(6, &[192, 0, 2, 1]), attribute(7, &[0; 4])].concat()).remote, None);
+    for (more, name) in [
+        (be16(2, 0x1000), "seq"),
+        (attribute(18, &[]), "external"),
+        (attribute(14, &1u16.to_ne_bytes()), "encap fou"),
+        (attribute(20, &5u32.to_ne_bytes()), "fwmark"),
+        (attribute(19, &[1]), "ignore-df"),
+    ] {
+        assert_eq!(gre(&[plain.clone(), more].concat()).more, Some(name));
+    }
+    let ends = [attribute(6, &[1; 16]), attribute(7, &[2; 16])].concat();
+    let limit = [attribute(11, &[4]), attribute(8, &[64]), be32(12, 0x0b80_0000)].concat();
+    let ip6gre = |data: &[u8]| link_of(b"ip6gre\0", data, &[]).overlay.expect("an overlay");
+    let found = ip6gre(&[ends.clone(), limit.clone()].concat());
+    assert_eq!((found.encap_limit, found.ttl, found.class), (Some(4), Some(64), Some(0xb8)));
+    let flags = attribute(13, &3u32.to_ne_bytes());
+    let found = ip6gre(&[ends, limit, flags].concat());
+    assert_eq!((found.encap_limit, found.class), (None, None));
+}
+
+#[test]
+fn vxlan_and_geneve_say_what_is_left_to_linux() {
+    let of = |kind: &[u8], data: &[u8]| link_of(kind, data, &[]).overlay.expect("an overlay");
+    let vxlan = |more: &[u8]| of(b"vxlan\0", &[&attribute(1, &42u32.to_ne_bytes()), more].concat());
+    let found = vxlan(&[attribute(15, &4789u16.to_be_bytes()), attribute(6, &[0xb8])].concat());
+    assert_eq!((found.vni, found.port, found.class, found.more), (42, 4789, Some(0xb8), None));
+    for (kind, name) in
+        [(11, "proxy"), (12, "rsc"), (23, "gbp"), (25, "external"), (27, "gpe"), (30, "vnifilter")]
+    {
+        assert_eq!(vxlan(&attribute(kind, &[1])).more, Some(name));
+    }
+    assert_eq!(vxlan(&attribute(25, &[0])).more, None);
+    let geneve = |more: &[u8]| of(b"geneve\0", &[&attribute(2, &[192, 0, 2, 2]), more].concat());
+    assert_eq!(geneve(&attribute(6, &[])).more, Some("external"));
+    let found = geneve(&[attribute(14, &[]), attribute(12, &[1])].concat());
+    assert_eq!((found.kind, found.is_ip_inside, found.ttl), (OverlayKind::Geneve, true, None));
 }

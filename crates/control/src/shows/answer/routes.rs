@@ -45,5 +45,6 @@ pub fn routes(linux: &Linux) -> Routes {
         })
         .collect();
     let segments = linux.reflection.segments_seen().rows().to_vec();
-    Routes { rules, routes, neighbours, segments }
+    let overlays = linux.overlays.rows().to_vec();
+    Routes { rules, routes, neighbours, segments, overlays }
 }

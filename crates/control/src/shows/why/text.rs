@@ -52,6 +52,7 @@ pub const fn word(fate: &Fate) -> PacketFate {
         Fate::ToLinux { .. } | Fate::ThroughNat => PacketFate::ToLinux,
         Fate::Forwarded => PacketFate::Forwarded,
         Fate::Stepped => PacketFate::Stepped,
+        Fate::Decapsulated => PacketFate::Decapsulated,
         Fate::Protected { .. } => PacketFate::Protected,
         Fate::Offloaded => PacketFate::Offloaded,
         Fate::ToApplication => PacketFate::ToApplication,
@@ -92,6 +93,11 @@ pub fn verdict(fate: &Fate, steps: &[WhyStep]) -> String {
         Fate::Forwarded => format!("forwarded in clear{}", by()),
         Fate::Stepped => {
             "it takes the step of its segment, and is looked at again as what it has become".into()
+        }
+        Fate::Decapsulated => {
+            "what is inside goes on without its headers, and is looked at again, if an overlay of these is carried out here; \
+             Linux gets it else"
+                .into()
         }
         Fate::ToApplication => "given to the application that has its TEID ([[gtpu]])".into(),
         Fate::Offloaded => "given to the offload device that has its SA and policy".into(),
@@ -211,6 +217,11 @@ impl Explainer<'_> {
                 "segments",
                 format!("{mode}, the first one is {first}; then it is looked at again"),
             ),
+            Step::Overlay { ifindex, src, dst } => {
+                let name = self.linux.name_of(*ifindex);
+                let says = format!("headers of {name}, {src} to {dst}; then it is looked at again");
+                WhyStep { interface: Some(name), ..self::step("overlay", says) }
+            }
             Step::Route { dst, to } => self.route_answer(*dst, *to),
             Step::Neighbour { ifindex, addr, resolution } => WhyStep {
                 interface: Some(self.linux.name_of(*ifindex)),
@@ -324,6 +335,9 @@ impl Explainer<'_> {
             }
             Way::Segments { mtu } => {
                 (None, format!("{dst} by a route with segments, for packets of up to {mtu} bytes"))
+            }
+            Way::Overlay { mtu } => {
+                (None, format!("{dst} by an overlay, for packets of up to {mtu} bytes"))
             }
             Way::Tunnel { mtu } => (None, format!("{dst} by a tunnel interface, mtu {mtu}")),
             Way::Linux => {

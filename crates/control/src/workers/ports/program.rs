@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use steer::{Attached, Flow, Mode, Prefix, Steer, SteerError, StrippedTags};
+use steer::{Attached, Flow, Mode, Prefix, Steer, SteerError, StrippedTags, UdpPorts};
 use wire::VlanTags;
 
 /// Values of a table, one after the other.
@@ -66,6 +66,9 @@ pub trait Program {
 
     /// Takes ICMPv6 errors that may be about segments, or leaves them.
     fn set_take_segment_errors(&mut self, take: bool) -> Result<(), SteerError>;
+
+    /// Takes packets in clear of overlays at these UDP ports, and GRE or not.
+    fn set_take_overlays(&mut self, ports: Vec<u16>, gre: bool) -> Result<(), SteerError>;
 
     /// Takes a direction of a connection, or leaves it.
     fn set_flow(&mut self, flow: &Flow, is_taken: bool) -> Result<(), SteerError>;
@@ -142,6 +145,11 @@ impl Program for Steer {
 
     fn set_take_segment_errors(&mut self, take: bool) -> Result<(), SteerError> {
         self.set_take_segment_errors(take)
+    }
+
+    fn set_take_overlays(&mut self, overlays: Vec<u16>, gre: bool) -> Result<(), SteerError> {
+        let ports = self.set_udp_ports(&UdpPorts { overlays, ..UdpPorts::default() });
+        ports.and(self.set_take_gre(gre))
     }
 
     fn set_flow(&mut self, flow: &Flow, is_taken: bool) -> Result<(), SteerError> {

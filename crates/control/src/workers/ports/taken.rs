@@ -11,6 +11,7 @@ use super::Ports;
 use super::program::Program;
 use crate::clock::Now;
 use crate::nat::FlowStep;
+use crate::overlays::OverlayTraffic;
 use crate::sources::SaStep;
 use crate::steering::{Steering, TakenEsp};
 use crate::vlans::Vlans;
@@ -125,6 +126,15 @@ impl Ports {
         if self.steering.segment_errors != are_taken {
             self.steering.segment_errors = are_taken;
             self.each_program(|steer| steer.set_take_segment_errors(are_taken));
+        }
+    }
+
+    /// Takes packets in clear of overlays to this host, or leaves them to Linux.
+    pub fn steer_overlays(&mut self, traffic: OverlayTraffic) {
+        if self.steering.overlays != traffic {
+            self.steering.overlays = traffic;
+            let steering = self.steering.clone();
+            self.each_program(|steer| steering.apply_overlays(steer));
         }
     }
 

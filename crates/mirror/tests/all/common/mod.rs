@@ -35,8 +35,20 @@ pub fn enter_new_namespace() -> bool {
 /// Runs `ip` with these arguments in the calling thread's namespace.
 #[track_caller]
 pub fn ip(arguments: &str) {
-    let output = Command::new("ip").args(arguments.split_whitespace()).output().unwrap();
-    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    run("ip", arguments);
+}
+
+/// Runs `bridge` likewise.
+#[track_caller]
+pub fn bridge(arguments: &str) {
+    run("bridge", arguments);
+}
+
+#[track_caller]
+fn run(program: &str, arguments: &str) {
+    let output = Command::new(program).args(arguments.split_whitespace()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments}: {said}");
 }
 
 /// Polls until the snapshot is as it should be; returns all changes on the way.
