@@ -100,6 +100,18 @@ def test_host_to_host(network, name):
     cooked.well(f"--from {t.WAN_A4} --to {t.WAN_B4}", protected=(), but=("forwarding",))
 
 
+@recipe("vxlan-between-sites", "culvert")
+def test_vxlan_between_sites(network, name):
+    cooked = Cooked(network, name)
+    net = cooked.follow()
+    assert net.gwa.swan.children("vxlan")[0]["mode"] == "TRANSPORT"
+    cooked.reach((net.client, t.SERVER4), (net.server, t.CLIENT4))
+    cooked.carry(net.client, net.server, t.SERVER4, "vxlan")
+    (row,) = net.gwa.daemon.json("route")["overlays"]
+    assert row["carried"] and row["far_ends"] >= 1, row
+    cooked.well(f"--from {t.CLIENT4} --to {t.SERVER4} --in lan", answers="headers of vx0")
+
+
 @recipe("certificates-ipv6", "culvert+libipsec")
 def test_certificates(network, lab, name):
     cooked = Cooked(network, name)
