@@ -80,6 +80,9 @@ impl Config {
         seen.insert(&self.tun.interface);
         self.of_tunnels(&mut found, &mut seen);
         self.of_worker(&mut found);
+        for (key, value, remedy) in super::paths::problems(&self.path_options, &self.paths) {
+            found.add(key, &value, remedy);
+        }
         if !(1..=86_400).contains(&self.path_mtu.lifetime_s) {
             found.add("path_mtu.lifetime_s", &self.path_mtu.lifetime_s, "1 to 86400 seconds");
         }

@@ -47,6 +47,8 @@ impl Config {
             overlay: _,
             srv6: _,
             sids: _,
+            path_options: _,
+            paths: _,
             path_mtu: _,
             vici: _,
             security,

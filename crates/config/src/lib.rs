@@ -17,7 +17,9 @@
 //! | `vlan`           | `[[vlan]]`                                     |
 //! | `port`           | `[[port]]`                                     |
 //! | `memif`          | `[[port]]` of the kind `memif`                 |
+//! | `names`          | names of instances and interfaces              |
 //! | `nat`            | `[nat]`                                        |
+//! | `paths`          | `[paths]`, `[[path]]`                          |
 //! | `srv6`           | `[srv6]`, `[[sid]]`                            |
 //! | `security`       | `[security]`                                   |
 //! | `vici`           | `[vici]`                                       |
@@ -44,8 +46,10 @@ mod limit_shape;
 mod limit_values;
 mod marks;
 mod memif;
+mod names;
 mod nat;
 mod overlay;
+mod paths;
 mod port;
 mod prefix;
 mod problem;
@@ -76,8 +80,11 @@ pub use self::limit::{By as LimitBy, EachOf as LimitEachOf, LimitConfig, Way as 
 pub use self::limit_values::{Burst, Rate};
 pub use self::marks::MarkConfig;
 pub use self::memif::{MemifConfig, MemifRole};
+use self::names::valid_interface;
+pub use self::names::valid_name;
 pub use self::nat::NatConfig;
 pub use self::overlay::OverlayConfig;
+pub use self::paths::{PathConfig, PathMode, PathsConfig};
 use self::port::{Port, PortSection};
 pub use self::port::{PortConfig, Sockets, XdpMode};
 pub use self::prefix::AddressPrefix;
@@ -90,9 +97,6 @@ pub use self::tunnel_headers::TunnelHeadersConfig;
 pub use self::vici::ViciConfig;
 pub use self::vlan::VlanConfig;
 pub use self::worker::{Cpus, WorkerConfig};
-
-/// The longest interface name that Linux takes (IFNAMSIZ less the terminating zero).
-const INTERFACE_NAME_MAX_LEN: usize = 15;
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -173,6 +177,12 @@ pub struct Config {
     /// Segments of this host that Linux does not have.
     #[serde(default, rename = "sid")]
     pub sids: Vec<SidConfig>,
+    /// Settings of all measured paths, and the reflector.
+    #[serde(default, rename = "paths")]
+    pub path_options: PathsConfig,
+    /// Paths that are measured.
+    #[serde(default, rename = "path")]
+    pub paths: Vec<PathConfig>,
     /// Settings of path MTUs.
     #[serde(default)]
     pub path_mtu: PathMtuConfig,
@@ -515,20 +525,6 @@ fn add_news(problems: &mut Vec<Problem>, found: Vec<Problem>) {
 /// The entry of a list that a key is in: `port[1]` of `port[1].queues`.
 fn entry_of(key: &str) -> Option<&str> {
     key.find(']').and_then(|end| key.get(..=end))
-}
-
-/// True if a name can be an instance's, and so a directory's.
-pub fn valid_name(name: &str) -> bool {
-    (1..=64).contains(&name.len())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-}
-
-fn valid_interface(name: &str) -> bool {
-    (1..=INTERFACE_NAME_MAX_LEN).contains(&name.len())
-        && !name.contains(['/', ':'])
-        && !name.contains(char::is_whitespace)
-        && name != "."
-        && name != ".."
 }
 
 #[cfg(test)]
