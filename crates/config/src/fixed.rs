@@ -2,8 +2,8 @@
 
 use super::{
     ApplicationsConfig, Config, CryptoConfig, GuardConfig, KernelConfig, LogConfig, NatConfig,
-    OverlayConfig, PathMtuConfig, SecurityConfig, Srv6Config, TunConfig, TunnelHeadersConfig,
-    ViciConfig, WorkerConfig,
+    OverlayConfig, PathMtuConfig, PathsConfig, SecurityConfig, Srv6Config, TunConfig,
+    TunnelHeadersConfig, ViciConfig, WorkerConfig,
 };
 
 /// Adds the keys of a table in which two values differ. Each key of the type is named, so that a new one has to be placed.
@@ -111,6 +111,8 @@ impl Config {
             overlay: OverlayConfig::default(),
             srv6: Srv6Config::default(),
             sids: Vec::new(),
+            path_options: PathsConfig::default(),
+            paths: Vec::new(),
             path_mtu: PathMtuConfig::default(),
             vici: ViciConfig::default(),
             security: self.security.clone(),
@@ -141,6 +143,8 @@ impl Config {
             overlay: next.overlay.clone(),
             srv6: next.srv6.clone(),
             sids: next.sids.clone(),
+            path_options: next.path_options.clone(),
+            paths: next.paths.clone(),
             path_mtu: next.path_mtu.clone(),
             vici: next.vici.clone(),
             ..fixed

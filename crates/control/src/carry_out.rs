@@ -68,6 +68,7 @@ impl Daemon {
             linux.tell_ports(&mut sa.source, config.port_names());
         }
         if topology {
+            crew.paths.serve(linux.observer.snapshot(), &crew.workers);
             crew.ports.steer_vlans(&linux.vlans);
             let segments = linux.reflection.segments_seen().functions();
             crew.ports.steer_segment_errors(segments.headends().next().is_some());
@@ -92,7 +93,9 @@ impl Daemon {
         let applications = crew.recognition.follow(of, &crew.workers, &life.confinement);
         // Limits may name applications.
         let rate_rules = crew.rate_rules(&config.limits, linux.observer.snapshot());
-        let topology = Topology { clamps_mss, guarded, applications, rate_rules, ..topology };
+        let path_ends = crew.paths.ends();
+        let topology =
+            Topology { clamps_mss, guarded, applications, rate_rules, path_ends, ..topology };
         crew.tables.topology.store(Arc::new(topology));
         crew.published += 1;
         are_vlans_new

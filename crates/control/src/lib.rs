@@ -16,6 +16,7 @@ mod install;
 mod life;
 mod linux;
 mod offload;
+mod paths;
 pub mod pcapng;
 mod plan;
 mod reload;

@@ -10,6 +10,7 @@ mod limit;
 mod metrics;
 mod nat;
 pub mod number;
+mod path;
 mod top;
 mod trace;
 mod web;
@@ -30,6 +31,7 @@ pub use flows::FlowsArgs;
 pub use limit::LimitCommand;
 pub use metrics::MetricsArgs;
 pub use nat::NatArgs;
+pub use path::PathArgs;
 pub use top::{KEYS as TOP_KEYS, TopArgs};
 pub use trace::TraceArgs;
 pub use web::{
@@ -103,6 +105,13 @@ pub enum Command {
     /// Rate limits (`[[limit]]`): what passes, what is dropped, marked or waits; other rates at run time.
     #[command(subcommand, after_help = limit::EXAMPLES)]
     Limit(LimitCommand),
+    /// Paths that are measured (`[[path]]`): delay, loss, jitter, and state.
+    ///
+    /// Each path has a row for each of its classes. Delay is the median of the window's, there and back, without the time in
+    /// the reflector; jitter is the 95th percentile of delays less the shortest (RFC 5481). Below it: replies that measured
+    /// nothing, by kind, and what the reflector has sent back.
+    #[command(after_help = path::EXAMPLES)]
+    Path(PathArgs),
     /// Routes and neighbours as the data path sees them.
     Route,
     /// Packets in, and how each of them ended.

@@ -24,7 +24,7 @@ use config::Config;
 use crate::cli::{Cli, Command, GuardCommand};
 use crate::command::{
     app, capture, check, device, docs, events, exec, extcap, flows, guard, limit, metrics, nat,
-    reload, show, top, trace, web, why,
+    path, reload, show, top, trace, web, why,
 };
 
 /// The program: does what its command line says, and gives the status to end with.
@@ -92,6 +92,7 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         Command::Nat(args) => nat::nat(name, json, args)?,
         Command::App(args) => app::app(name, json, args)?,
         Command::Limit(command) => limit::limit(name, json, command)?,
+        Command::Path(args) => path::path(name, json, args)?,
         Command::Route => show::route(name, json)?,
         Command::Stats(args) if args.xfrm => show::xfrm_stats(name, json)?,
         Command::Stats(args) => show::stats(name, json, args.workers)?,

@@ -77,6 +77,12 @@ named_counters! {
     resync_tries, "esn-resync-tries";
     /// Resyncs that found the number: the SA goes on with it.
     resyncs, "esn-resyncs";
+    /// Probes of paths sent.
+    probes_sent, "probes-sent";
+    /// Replies that measured something.
+    probes_answered, "probes-answered";
+    /// Probes of others sent back.
+    probes_reflected, "probes-reflected";
     /// Acquires sent to the owners of policies.
     acquires, "acquires";
     /// Partial checksums completed.

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use forward::Path;
 pub use iptfs::congestion::Cause;
+pub use paths::State as PathState;
 use policy::SaId;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -65,6 +66,15 @@ pub enum Event {
         sa: SaId,
         /// Why it has opened; none when it has closed.
         cause: Option<Cause>,
+    },
+    /// The state of a measured path has changed.
+    PathState {
+        /// Identity of the session.
+        id: u32,
+        /// State before the change.
+        from: PathState,
+        /// State after the change.
+        to: PathState,
     },
     /// A neighbour is needed and not known.
     Resolve {

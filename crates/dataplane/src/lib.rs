@@ -101,14 +101,18 @@ pub use capture::{
     TapConfig, TapReader, Verdict, tap,
 };
 pub use counters::{Counters, Totals, Work};
-pub use event::{Cause as BreakCause, Event, EventReceiver, EventSender, Waker, channel};
+pub use event::{
+    Cause as BreakCause, Event, EventReceiver, EventSender, PathState, Waker, channel,
+};
 pub use features::device::DevicePacket;
 pub use features::look::{Copier, Copies, CopyCounts, CopyReader, NoMore as NoMoreCopies, copies};
+pub use features::paths::{PathReflector, PathReport, PathReports, PathSession, PathSetup, Probes};
 pub use latency::{BOUNDS_NS, BUCKETS, EVERY, Latency, Times};
 pub use tables::applications::Applications;
 pub use tables::links::Links;
 pub use tables::mark_rule::MarkRule;
 pub use tables::overlays::{FarEnd, OverlayLink, Overlays};
+pub use tables::path_ends::PathEnds;
 pub use tables::rate_rules::{Each, RateRule, RateRules};
 pub use tables::remark::{CodePoints, Remark};
 pub use tables::segments::{Function, SegmentRoute, Segments};

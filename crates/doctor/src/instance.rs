@@ -223,6 +223,12 @@ fn advice(name: &str, kind: &WarningKind) -> (&'static str, String) {
             "a sequence number is used once: at the last one the SA stops",
             "swanctl --rekey --child CHILD; propose ESN, or set rekey_packets".into(),
         ),
+        WarningKind::PathDegraded => (
+            "probes through its tunnel are lost, late, or not answered at all",
+            format!(
+                "culvert path --name {name} says since when and by how much; docs/guides/paths.md has what follows"
+            ),
+        ),
         WarningKind::Seccomp => (
             "what gets into the daemon may ask anything of the kernel that root may with its capabilities",
             "take seccomp = false out of [security], or use a kernel with CONFIG_SECCOMP_FILTER \
@@ -514,6 +520,12 @@ mod tests {
                 "daemon",
                 Warning,
                 &["firewall rules", "native XDP"],
+            ),
+            (
+                |f| warn(f, WarningKind::PathDegraded, "path hq (dscp 46): dead; see culvert path"),
+                "daemon",
+                Warning,
+                &["culvert path", "docs/guides/paths.md"],
             ),
             (
                 |f| warn(f, WarningKind::Seccomp, "security.seccomp = false: none"),

@@ -87,6 +87,17 @@ pub enum Occurrence {
         /// Outer destination of the SA.
         dst: IpAddr,
     },
+    /// The state of a measured path has changed.
+    PathState {
+        /// Name of the path.
+        path: String,
+        /// Class in which it is measured.
+        dscp: u8,
+        /// State before: `good`, `degraded`, `bad`, `untried` or `dead`.
+        from: String,
+        /// State after the change.
+        to: String,
+    },
     /// A router said what a path carries.
     PathMtu {
         /// Outer destination of the SA.

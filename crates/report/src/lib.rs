@@ -3,7 +3,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | this one | requests, and the answers to most of them |
-//! | `app`, `capture`, `connections`, `event`, `flows`, `limit`, `nat`, `reload`, `why` | the answers of a command each |
+//! | `app`, `capture`, `connections`, `event`, `flows`, `limit`, `measured`, `nat`, `reload`, `why` | the answers of a command each |
 //! | `warning` | warnings of a running daemon |
 //! | `words` | fields that are one of a few words |
 //! | [`client`] | asks a running daemon |
@@ -21,6 +21,7 @@ mod connections;
 mod event;
 mod flows;
 mod limit;
+mod measured;
 mod nat;
 pub mod paths;
 pub mod protocol;
@@ -46,6 +47,7 @@ pub use limit::{
     Limit, LimitAlgorithm, LimitBucket, LimitBy, LimitClass, LimitColour, LimitEach, LimitSet,
     LimitTreatment, LimitWaiting, LimitWay,
 };
+pub use measured::{MeasuredPath, MeasuredPaths, ReflectorCounts};
 pub use nat::{Nat, NatConnection, NatEnds, NatTable};
 pub use reload::{Configuration, Refusal, Reloaded};
 pub use warning::{Warning, WarningKind, Warnings};
@@ -86,6 +88,8 @@ pub enum Request {
     },
     /// A list of [`Limit`].
     Limits,
+    /// Asks for [`MeasuredPaths`].
+    Path,
     /// [`Refused`], or null.
     LimitSet(LimitSet),
     /// Asks for [`Routes`].

@@ -49,6 +49,8 @@ words! {
         SenderCpu = "sender-cpu",
         /// The kernel's default action blocks its own packets too.
         DefaultBlocks = "default-blocks",
+        /// Measured paths are not within their bounds, or dead.
+        PathDegraded = "path-degraded",
         /// System calls are not filtered.
         Seccomp = "seccomp",
         /// There are more workers than receive queues.

@@ -221,6 +221,7 @@ pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
         clamps_mss: false,
         applications: None,
         rate_rules: Arc::default(),
+        path_ends: Arc::default(),
         guarded: Vec::new(),
         sockets: esp_sockets.ways().collect(),
         local: snapshot.addresses().map(|a| a.addr).collect::<HashSet<_, _>>(),

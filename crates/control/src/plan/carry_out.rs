@@ -106,6 +106,10 @@ impl Daemon {
             Step::Vici(Change { to, .. }) => {
                 self.shows.vici.follow(to, &self.life.confinement).map_err(StepError::Vici)?;
             }
+            Step::Paths(Change { to: (options, paths), .. }) => {
+                crew.paths.follow(now, options, paths).map_err(StepError::Paths)?;
+                self.wants.topology = true;
+            }
             Step::Workers(Change { to, .. }) => self.change_workers(to)?,
             Step::ClosePort(config) => crew.ports.remove(config, &crew.workers),
             Step::OpenPort(config) => {

@@ -14,6 +14,9 @@ pub enum StepError {
     /// A thread that asks charon.
     #[error("a thread that asks charon (vici.socket): {0}")]
     Vici(std::io::Error),
+    /// Keys of measured paths.
+    #[error("[[path]]: {0}")]
+    Paths(String),
     /// Other workers. Those of before go on.
     #[error(transparent)]
     Workers(WorkersError),

@@ -59,6 +59,10 @@ fn of_services(config: &Config, machine: &Machine, problems: &mut Vec<Problem>) 
         let remedy = "another engine; \"auto\" takes what there is";
         problems.push(Problem::new("crypto.engine", &engine, why.clone(), remedy));
     }
+    for (key, file, why) in &machine.lacks_keys {
+        let remedy = "a file with 16 to 64 bytes as hexadecimal digits: openssl rand -hex 32";
+        problems.push(Problem::new(key.clone(), file, why.clone(), remedy));
+    }
     if let Some(why) = &machine.lacks_conntrack {
         let wrong = format!("connection tracking cannot be asked: {why}");
         let remedy = "modprobe nf_conntrack_netlink, or nat.learn = \"off\"";

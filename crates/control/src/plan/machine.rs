@@ -13,6 +13,7 @@ use super::running::Running;
 use crate::layout;
 use crate::limits::Memory;
 use crate::nat::Nat;
+use crate::paths::read_key;
 use crate::ports::rings::queues_of;
 
 /// The driver of TUN and TAP devices.
@@ -35,6 +36,8 @@ pub struct Machine {
     pub lacks_engine: Option<String>,
     /// Why connection tracking cannot be asked.
     pub lacks_conntrack: Option<String>,
+    /// Files of keys that cannot be read, or have none in them: the key that names each, the file, and why.
+    pub lacks_keys: Vec<(String, String, String)>,
     /// Memory that there is, and that saved state takes.
     pub memory: Memory,
     /// True if a daemon has this name: its memory is in use already.
@@ -92,12 +95,30 @@ impl Look for Looker {
             lacks_conntrack: asks_nat
                 .then(|| Nat::begin().err().map(|error| error.to_string()))
                 .flatten(),
+            lacks_keys: lacking_keys(wanted),
             memory: Memory::look(&wanted.name),
             is_instance_running: is_start && client::is_running(&wanted.name),
             is_unprivileged: self.is_unprivileged,
             devices,
         }
     }
+}
+
+/// Files of keys without one. Who is not root does not know.
+fn lacking_keys(config: &Config) -> Vec<(String, String, String)> {
+    let of_paths =
+        config.paths.iter().enumerate().filter_map(|(at, path)| {
+            Some((format!("path[{at}].key_file"), path.key_file.as_ref()?))
+        });
+    let options = &config.path_options;
+    let of_reflector = options.key_files.iter().enumerate().filter(|_| options.reflector);
+    let of_reflector = of_reflector.map(|(at, file)| (format!("paths.key_files[{at}]"), file));
+    let named = of_paths.chain(of_reflector).filter(|_| rustix::process::geteuid().is_root());
+    let wrong = named.filter_map(|(key, file)| {
+        let error = read_key(file).err()?;
+        Some((key, file.display().to_string(), error.to_string()))
+    });
+    wrong.collect()
 }
 
 impl Machine {

@@ -19,8 +19,8 @@ use std::fmt;
 
 use config::{
     ApplicationConfig, ApplicationsConfig, GtpuConfig, GuardConfig, LimitConfig, MarkConfig,
-    MemifConfig, OverlayConfig, PathMtuConfig, PortConfig, SidConfig, Srv6Config, TunnelConfig,
-    ViciConfig, VlanConfig,
+    MemifConfig, OverlayConfig, PathConfig, PathMtuConfig, PathsConfig, PortConfig, SidConfig,
+    Srv6Config, TunnelConfig, ViciConfig, VlanConfig,
 };
 
 use crate::layout::Layout;
@@ -62,6 +62,8 @@ pub enum Step {
     OpenMemif(MemifConfig),
     /// Charon is asked elsewhere, or not at all.
     Vici(Change<ViciConfig>),
+    /// Measured paths and the reflector, with their keys.
+    Paths(Change<(PathsConfig, Vec<PathConfig>)>),
     /// A port is taken from Linux, if its interface is there; else when it comes.
     OpenPort(PortConfig),
     /// Marks of what arrives at ports.
@@ -94,6 +96,7 @@ impl Step {
             Step::OpenTunnel(_)
             | Step::OpenMemif(_)
             | Step::Vici(_)
+            | Step::Paths(_)
             | Step::Workers(_)
             | Step::OpenPort(_) => None,
             Step::Marks(_)
@@ -116,6 +119,7 @@ impl Step {
             Step::CloseMemif(config) => Step::OpenMemif(config.clone()),
             Step::OpenMemif(config) => Step::CloseMemif(config.clone()),
             Step::Vici(change) => Step::Vici(change.back()),
+            Step::Paths(change) => Step::Paths(change.back()),
             Step::Workers(change) => Step::Workers(change.back()),
             Step::ClosePort(config) => Step::OpenPort(config.clone()),
             Step::OpenPort(config) => Step::ClosePort(config.clone()),
@@ -142,6 +146,7 @@ impl fmt::Display for Step {
             Step::CloseMemif(config) => write!(f, "close the memif port {}", config.interface),
             Step::OpenMemif(config) => write!(f, "open the memif port {}", config.interface),
             Step::Vici(_) => f.write_str("follow [vici]"),
+            Step::Paths(_) => f.write_str("follow [paths] and [[path]]"),
             Step::Workers(Change { from, to }) => {
                 write!(f, "change from {} workers to {}", from.workers.len(), to.workers.len())
             }

@@ -112,6 +112,11 @@ impl Model {
             }
             Step::Workers(change) => set(&mut running.layout, change),
             Step::Vici(change) => set(&mut values.vici, change),
+            Step::Paths(change) => {
+                let mut both = (values.path_options.clone(), values.paths.clone());
+                set(&mut both, change);
+                (values.path_options, values.paths) = both;
+            }
             Step::Marks(change) => set(&mut values.marks, change),
             Step::Vlans(change) => set(&mut values.vlans, change),
             Step::Gtpu(change) => set(&mut values.gtpu, change),

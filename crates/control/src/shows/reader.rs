@@ -78,6 +78,7 @@ impl Door for Reader {
             | Request::Limits
             // Not which hosts are asked for.
             | Request::App { recent: 0 }
+            | Request::Path
             | Request::Stats
             | Request::Drops
             | Request::Device

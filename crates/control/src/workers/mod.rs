@@ -20,6 +20,7 @@ use self::esp_sockets::EspSockets;
 use self::ports::Ports;
 use self::rate_limits::RateLimits;
 use crate::applications::Recognition;
+use crate::paths::Paths;
 
 pub use self::set::{ChangeError, Death, Kit, Workers, WorkersError};
 
@@ -36,6 +37,8 @@ pub(super) struct Crew {
     pub(super) polling: Polling,
     pub(super) rate_limits: RateLimits,
     pub(super) recognition: Recognition,
+    /// Paths that are measured.
+    pub(super) paths: Paths,
     /// Topologies published since the start. Each voids every plan of every worker.
     pub(super) published: u64,
 }
@@ -59,6 +62,7 @@ impl Crew {
             private_counters: Vec::new(),
             rate_limits: RateLimits::default(),
             recognition: Recognition::default(),
+            paths: Paths::default(),
             published: 0,
         }
     }

@@ -61,6 +61,7 @@ impl Crew {
             Event::SegmentsTooBig { path, mtu } if learns => sa.learn_segments_mtu(now, path, mtu),
             Event::TooBig { .. } | Event::SegmentsTooBig { .. } => None,
             Event::RateBroken { sa: id, cause } => Some(breaks::told(&id, cause)),
+            Event::PathState { id, from, to } => self.paths.note(now, id, from, to),
             Event::Resolve { ifindex, ip } => {
                 wants.neighbours |= linux.resolve(ifindex, ip);
                 None

@@ -27,8 +27,9 @@ use std::time::Duration;
 
 use crypto::{Engine, Providers};
 use dataplane::{
-    Command, CopyReader, Counters, CryptoParts, CryptoWorker, EventSender, Explanation, Polling,
-    PortKind, Probe, Tables, TapConfig, TapReader, Team, Totals, Waker, Worker, WorkerParts,
+    Command, CopyReader, Counters, CryptoParts, CryptoWorker, EventSender, Explanation,
+    PathReports, PathSetup, Polling, PortKind, Probe, Tables, TapConfig, TapReader, Team, Totals,
+    Waker, Worker, WorkerParts,
 };
 use esp::{IvSource, Sa};
 use io::{Port, Umem};
@@ -48,6 +49,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The same, of what it does when no packet waits any more: it goes on after two seconds.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(2500);
+
+/// The worker that measures paths.
+const FIRST: usize = 0;
 
 /// Rounds that drain the private interface's old queues before the new ones are used: more than the
 /// packets in them, cut to segments, need.
@@ -483,6 +487,18 @@ impl Workers {
         let (answer, answered) = channel();
         self.send(worker, Command::Explain(Box::new(probe), answer));
         answered.recv_timeout(ANSWER_TIMEOUT).ok()
+    }
+
+    /// Has the first worker measure these paths, and no others.
+    pub fn measure(&self, setup: PathSetup) {
+        self.send(FIRST, Command::Measure(Box::new(setup)));
+    }
+
+    /// Measurements of the sessions from a place on, some at once. `None` from a worker that is late.
+    pub fn measured(&self, from: usize) -> Option<PathReports> {
+        let (answer, told) = channel();
+        self.send(FIRST, Command::TellPaths { from, answer });
+        told.recv_timeout(ANSWER_TIMEOUT).ok()
     }
 
     /// Begins to record packets in every worker.

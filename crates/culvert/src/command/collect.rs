@@ -1,7 +1,7 @@
 //! Everything that the daemon counts, asked at once.
 
 use report::client::{Client, ClientError};
-use report::{Apps, Device, Drops, Limit, Policy, Port, Request, Sa, Stats, Status};
+use report::{Apps, Device, Drops, Limit, MeasuredPaths, Policy, Port, Request, Sa, Stats, Status};
 
 /// How many of a kind are asked for one by one; of more there are the sums alone.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,8 @@ pub struct Seen {
     pub apps: Apps,
     /// The first of them.
     pub limits: Vec<Limit>,
+    /// The first of them, and the reflector.
+    pub paths: MeasuredPaths,
     /// None if there are too many.
     pub sas: Option<Vec<Sa>>,
     /// None if there are too many.
@@ -39,6 +41,8 @@ pub fn collect(daemon: &Client, limits: Limits) -> Result<Seen, ClientError> {
         (status.policies <= limits.policies).then(|| daemon.ask(Request::Policy)).transpose()?;
     let mut rate_limits: Vec<Limit> = daemon.ask(Request::Limits)?;
     rate_limits.truncate(MOST_RATE_LIMITS);
+    let mut paths: MeasuredPaths = daemon.ask(Request::Path)?;
+    paths.paths.truncate(MOST_PATHS);
     Ok(Seen {
         status,
         stats: daemon.ask(Request::Stats)?,
@@ -47,10 +51,14 @@ pub fn collect(daemon: &Client, limits: Limits) -> Result<Seen, ClientError> {
         devices: daemon.ask(Request::Device)?,
         apps: daemon.ask(Request::App { recent: 0 })?,
         limits: rate_limits,
+        paths,
         sas,
         policies,
     })
 }
+
+/// Sessions of paths that are told one by one: those that stand first in the configuration.
+const MOST_PATHS: usize = 500;
 
 /// Rate limits that are told one by one: those that stand first in the configuration.
 const MOST_RATE_LIMITS: usize = 500;

@@ -85,6 +85,9 @@ fn text(event: &Event) -> String {
             ("rate-broken", format!("spi {spi} dst {dst}: {why}"))
         }
         Occurrence::RateRestored { spi, dst } => ("rate-restored", format!("spi {spi} dst {dst}")),
+        Occurrence::PathState { path, dscp, from, to } => {
+            ("path-state", format!("{path} (dscp {dscp}): {to}, was {from}"))
+        }
         Occurrence::PathMtu { dst, mtu } => ("path-mtu", format!("{mtu} bytes to {dst}")),
         Occurrence::PortUp { port } => ("port-up", port.clone()),
         Occurrence::PortDown { port, why } => ("port-down", format!("{port}: {why}")),

@@ -18,6 +18,7 @@ pub mod limit;
 pub mod metrics;
 pub mod nat;
 mod output;
+pub mod path;
 pub mod reload;
 pub mod show;
 pub mod top;

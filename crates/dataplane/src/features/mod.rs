@@ -13,6 +13,7 @@
 //! | `aggfrag` | in payloads of IP-TFS |
 //! | `device` | that devices protect |
 //! | `gtpu` | of applications |
+//! | `paths` | that measure paths |
 //! | `fragments` | that wait for others of their packet |
 //!
 //! No room knows who calls it: this file alone names them all, and has no rule of its own. [`Executor::apply`] carries an
@@ -33,6 +34,7 @@ pub(crate) mod limit;
 pub(crate) mod look;
 pub(crate) mod open;
 mod overlay;
+pub(crate) mod paths;
 pub(crate) mod rare;
 pub(crate) mod seal;
 pub(crate) mod segments;
@@ -74,6 +76,8 @@ pub(crate) struct Rooms {
     pub(crate) devices: Option<Box<device::Devices>>,
     /// Fragments that wait; a helper has none.
     pub(crate) fragments: Option<Box<fragments::Fragments>>,
+    /// Paths that are measured, at the worker that does.
+    pub(crate) paths: Option<Box<paths::Paths>>,
     /// For kinds of actions whose features keep nothing.
     pub(crate) nothing: (),
 }
@@ -129,6 +133,7 @@ rare_kinds! {
     Offload: devices,
     Aggregate: aggfrag,
     Application: nothing,
+    Measure: paths,
     Step: steps,
     Wrap: headends,
     Encapsulate: far_ends,

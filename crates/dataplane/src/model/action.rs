@@ -51,6 +51,8 @@ pub(crate) enum Action {
     SealAll(BundleSlot),
     /// GTP-U of applications: each message says of which.
     Application(ToApplication),
+    /// Probe of a path, or a reply to one.
+    Measure(Measure),
     /// Takes the step of a segment of this node, or gets segments as a whole frame (SRv6).
     Step(StepTo),
     /// Translated, and then forwarded or protected.
@@ -146,6 +148,13 @@ pub(crate) struct ToApplication {
     /// The service's number.
     pub(crate) service: u16,
     /// How Linux gets what is for none of them.
+    pub(crate) linux: LinuxWay,
+}
+
+/// Probes of paths and their replies, to an address of this host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measure {
+    /// How Linux gets what is neither.
     pub(crate) linux: LinuxWay,
 }
 

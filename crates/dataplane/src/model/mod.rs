@@ -21,8 +21,8 @@ mod step;
 mod time;
 
 pub(crate) use action::{
-    Action, Aggregate, BundleSlot, Decapsulate, Encapsulate, Forward, LinuxWay, LookSlot, Offload,
-    RateSlot, Seal, StepTo, ToApplication, TranslationSlot, Wrap, ip_len,
+    Action, Aggregate, BundleSlot, Decapsulate, Encapsulate, Forward, LinuxWay, LookSlot, Measure,
+    Offload, RateSlot, Seal, StepTo, ToApplication, TranslationSlot, Wrap, ip_len,
 };
 pub(crate) use between::{Between, Made, RefusedStep, SteppedScratch};
 pub use counter::Counter;

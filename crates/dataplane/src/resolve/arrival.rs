@@ -10,6 +10,7 @@ use super::gtpu::{is_cut_gtpu, is_from_application, of_applications, service};
 use super::leave::{leave_to_linux, leaves_in_clear};
 use super::nat::Nat;
 use super::overlays::of_overlays;
+use super::paths::measured;
 use super::question::Context;
 use super::quoted::verify_by_quoted;
 use super::segment_errors::note_segment_error;
@@ -199,7 +200,7 @@ pub(super) fn decrypted<N: Notes>(
         note_segment_error(question, ErrorCame::Protected);
     }
     match is_local {
-        true => of_overlays(question, as_local(question)),
+        true => measured(question, of_overlays(question, as_local(question))),
         // The SA's mark is for Linux's rules.
         false if marks.mark != mark => to_linux(question, marks, tunnel),
         false => go_on(question, Origin::Decrypted { ifindex, mark }, |context| {

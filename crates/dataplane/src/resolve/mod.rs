@@ -40,6 +40,7 @@ mod offload;
 mod outbound;
 mod outbound_policy;
 mod overlays;
+mod paths;
 pub(crate) mod payload_len;
 mod protect;
 mod protect_all;

@@ -14,6 +14,7 @@ use super::gathered::move_on_gathered;
 use super::handed::{take_over, take_over_of_others};
 use super::judged::take_judged;
 use super::left::move_on_left;
+use super::paths::send_probes;
 use super::payloads::{expire_payloads, move_on_payloads};
 use super::waited::move_on_waited;
 use crate::burst::Path;
@@ -58,10 +59,16 @@ impl<'w> Alone<'w> {
         send_errors(self.slow, self.path);
     }
 
-    /// Moves on what was done with, and brings what that leaves to its end: errors, and what is to be sealed.
+    /// Sends reflections that wait, and probes that are due.
+    pub(crate) fn send_probes(&mut self) {
+        send_probes(self.slow, self.path);
+    }
+
+    /// Moves on what was done with, and brings what that leaves to its end: errors, reflections, and what is to be sealed.
     pub(crate) fn finish_gathered(&mut self) {
         self.move_on_gathered();
         self.send_errors();
+        self.send_probes();
         self.path.exec.seal_gathered(&self.path.view);
     }
 

@@ -34,6 +34,7 @@ mod limited;
 mod looked;
 mod miss;
 mod path_errors;
+mod paths;
 mod payloads;
 mod remember;
 mod seal_on;

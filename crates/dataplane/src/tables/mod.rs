@@ -4,6 +4,7 @@ pub(crate) mod applications;
 pub(crate) mod links;
 pub(crate) mod mark_rule;
 pub(crate) mod overlays;
+pub(crate) mod path_ends;
 pub(crate) mod rate_rules;
 pub(crate) mod remark;
 pub(crate) mod segments;
@@ -30,6 +31,7 @@ use crate::tables::applications::Applications;
 use crate::tables::links::Links;
 use crate::tables::mark_rule::MarkRule;
 use crate::tables::overlays::Overlays;
+use crate::tables::path_ends::PathEnds;
 use crate::tables::rate_rules::RateRules;
 use crate::tables::steering::Steering;
 use crate::tables::tunnel::{Binding, Tunnels};
@@ -99,6 +101,8 @@ pub struct Topology {
     pub gtpu: Services,
     /// Applications that flows are told apart by; mostly none.
     pub applications: Option<Arc<Applications>>,
+    /// Ends of paths that are measured; mostly none.
+    pub path_ends: Arc<PathEnds>,
     /// Which rate limits packets are under; mostly none.
     pub rate_rules: Arc<RateRules>,
     /// Routes with segments (SRv6); mostly none.

@@ -8,6 +8,7 @@ mod helper;
 mod helpers;
 mod idle;
 mod passes;
+mod paths;
 mod payloads;
 mod pool;
 mod queues;
@@ -33,6 +34,7 @@ use crate::features::Executor;
 use crate::features::device::{self, DevicePacket, DeviceQueue};
 use crate::features::fragments::Fragments;
 use crate::features::look::Copier;
+use crate::features::paths::{PathReports, PathSetup};
 use crate::flows::FlowCache;
 use crate::host_limits::HostLimits;
 use crate::model::{Explanation, Handed, Newcomers, Now, PortKind, Probe, Source};
@@ -108,6 +110,15 @@ pub enum Command {
     Tap(Box<Recorder>),
     /// Copy the first packets of flows whose application is not known, to this copier's reader.
     Look(Box<Copier>),
+    /// Measure these paths, and no others: for the first worker, which alone does.
+    Measure(Box<PathSetup>),
+    /// Tell what was measured of paths.
+    TellPaths {
+        /// Sessions before the first that is told of.
+        from: usize,
+        /// Told of some sessions, and how many are left.
+        answer: Sender<PathReports>,
+    },
     /// Return from [`Worker::run`] with everything in its place: ports open, packets held.
     Pause,
     /// End: every packet held or queued is dropped and counted, every port closed.
@@ -295,6 +306,9 @@ impl Worker {
         if self.path.exec.rooms.aggfrag.has_senders() {
             self.path.exec.send_due(&self.path.view, false);
         }
+        if self.path.exec.rooms.paths.is_some() {
+            self.tend_paths();
+        }
         self.path.exec.seal_gathered(&self.path.view);
         if !self.path.exec.out.between.is_empty() {
             self.finish_steps();
@@ -451,6 +465,11 @@ impl Worker {
                     self.path.exec.out.taps.get_or_insert_default().add(*recorder, now);
                 }
                 Command::Look(copier) => self.path.exec.rooms.looks.set_copier(*copier),
+                Command::Measure(setup) => self.follow_paths(*setup),
+                Command::TellPaths { from, answer } => {
+                    // Nobody waits for it any more: fine.
+                    let _ = answer.send(self.report_paths(from));
+                }
                 Command::Pause => self.ending = Some(Ending::Paused),
                 Command::Stop => self.ending = Some(Ending::Stopped),
             }

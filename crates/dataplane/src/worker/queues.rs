@@ -18,6 +18,7 @@ impl Worker {
         let tokens_ns = exec.rooms.rates.due_ns();
         let payloads_ns =
             if exec.rooms.aggfrag.is_used() { exec.rooms.aggfrag.due_ns() } else { None };
-        tokens_ns.into_iter().chain(payloads_ns).min()
+        let probes_ns = exec.rooms.paths.as_ref().and_then(|paths| paths.due_ns());
+        tokens_ns.into_iter().chain(payloads_ns).chain(probes_ns).min()
     }
 }

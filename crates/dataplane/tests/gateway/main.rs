@@ -38,6 +38,7 @@ mod on_vlans;
 mod overlays;
 mod packets;
 mod path_mtu;
+mod paths;
 mod per_cpu;
 mod pool;
 mod ports;

@@ -14,8 +14,8 @@ use crate::support::{
     make_leased_sa, make_sa, sa_config,
 };
 use crate::{
-    device, gtpu, ipcomp, iptfs, iptfs_rates, nested, newcomers, overlays, rates, route_based,
-    shaping, srv6, steering,
+    device, gtpu, ipcomp, iptfs, iptfs_rates, nested, newcomers, overlays, paths, rates,
+    route_based, shaping, srv6, steering,
 };
 
 /// Makes gateway B drop one packet at least for this reason.
@@ -282,6 +282,7 @@ fn produce(reason: DropReason) -> Gateway {
         DropReason::GtpuMalformed | DropReason::GtpuTeid | DropReason::GtpuTooLong => {
             b = gtpu::produce(reason);
         }
+        DropReason::ProbeRefused => b = paths::produce(),
         DropReason::NewFlowLimit => b = newcomers::produce(),
         DropReason::NoPath => b = steering::produce(),
         DropReason::RateLimit => b = rates::produce(),

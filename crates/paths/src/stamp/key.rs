@@ -13,7 +13,7 @@ pub(crate) const HMAC_LEN: usize = 16;
 const LENGTHS: core::ops::RangeInclusive<usize> = 16..=64;
 
 /// A key of authenticated mode, overwritten when it is dropped. `Debug` shows nothing of it.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Key(Zeroizing<Vec<u8>>);
 
 /// Reason that bytes are no key.

@@ -30,6 +30,7 @@ impl Shows {
                 json(&report.unwrap_or_default())
             }
             Request::App { recent } => json(&parts.crew.recognition.report(recent)),
+            Request::Path => json(&parts.crew.paths.rows(parts.now, &parts.crew.workers)),
             Request::Limits => json(&parts.crew.limits()),
             Request::Route => json(&routes::routes(parts.linux)),
             Request::Stats => json(&stats::of_all(&parts.crew.workers)),

@@ -28,6 +28,9 @@ pub(super) fn write(what: &Occurrence) {
         Occurrence::PeerMoved { spi, src, port } => info!(event = "peer-moved", spi, %src, port),
         Occurrence::RateBroken { spi, dst, why } => info!(event = "rate-broken", spi, %dst, why),
         Occurrence::RateRestored { spi, dst } => info!(event = "rate-restored", spi, %dst),
+        Occurrence::PathState { path, dscp, from, to } => {
+            info!(event = "path-state", path, dscp, from, to);
+        }
         Occurrence::PathMtu { dst, mtu } => info!(event = "path-mtu", %dst, mtu),
         Occurrence::PortUp { port } => info!(event = "port-up", port),
         Occurrence::PortDown { port, why } => info!(event = "port-down", port, why),

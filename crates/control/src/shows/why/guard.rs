@@ -5,8 +5,7 @@ use policy::{Direction, Ends};
 use report::{PacketFate, Why, WhyStep};
 use wire::{Headers, protocol};
 
-use super::explainer::Explainer;
-use super::text;
+use super::{Explainer, text};
 
 /// The verdict where a prefix of `[guard]` stops a packet.
 const BY_PREFIX: &str = "dropped by the guard; start the tunnel, or take the prefix out of [guard]";

@@ -12,7 +12,7 @@ use report::{
     Stats, Status, Worker,
 };
 
-use super::{latency, limits};
+use super::{latency, limits, paths};
 use crate::command::collect::Seen;
 
 /// Names and values of a series' labels.
@@ -42,6 +42,7 @@ pub fn exposition(seen: &Seen) -> Result<String, fmt::Error> {
     to.counters("limit_bytes", bytes, limits::series(&seen.limits, |colour| colour.bytes));
     of_waiting(&mut to, &seen.limits);
     of_applications(&mut to, &seen.apps);
+    paths::register(to.0, &seen.paths);
     of_sas(&mut to, seen.sas.as_deref().unwrap_or_default());
     of_policies(&mut to, seen.policies.as_deref());
     let mut text = String::new();

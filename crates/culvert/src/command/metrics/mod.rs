@@ -8,6 +8,7 @@ mod accept;
 mod families;
 mod latency;
 mod limits;
+mod paths;
 mod serve;
 mod text;
 

@@ -344,6 +344,7 @@ pub mod tests {
                     ports: vec![port],
                     devices: vec![device],
                     limits: Vec::new(),
+                    paths: report::MeasuredPaths::default(),
                     sas: Some(vec![sa]),
                     policies: Some(vec![policy]),
                 },

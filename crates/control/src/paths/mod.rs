@@ -1,0 +1,288 @@
+//! Paths that are measured (`[[path]]`, `[paths]`): what the worker that measures is told, and what it tells.
+
+mod keys;
+mod rows;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use config::{PathConfig, PathMode, PathsConfig};
+use dataplane::{PathEnds, PathReflector, PathSession, PathSetup, PathState, Probes};
+use esp::IvSource;
+use mirror::Snapshot;
+use paths::stamp::Key;
+use paths::{Kind, Limits, Prober, Reflector};
+use report::Occurrence;
+
+use crate::clock::Now;
+use crate::workers::Workers;
+
+pub use keys::read_key;
+
+/// Sessions that a stateful reflector counts for.
+const COUNTED_SESSIONS: usize = 4096;
+
+/// Paths of the configuration, and the sessions that measure them.
+#[derive(Default)]
+pub struct Paths {
+    options: PathsConfig,
+    configured: Vec<PathConfig>,
+    /// Keys by their files.
+    keys: HashMap<PathBuf, Key>,
+    /// In the order of the configuration.
+    sessions: Vec<Session>,
+    /// Places of sessions, by their identities.
+    by_id: HashMap<u32, usize>,
+    /// Packets that the worker that measures is given.
+    ends: Arc<PathEnds>,
+    reflector: Option<u32>,
+    next_id: u32,
+    random: Option<IvSource>,
+    /// Tunnel interfaces as the worker was told of them, by session. `None`: it is to be told anew.
+    told: Option<Vec<u32>>,
+}
+
+/// A path in one class.
+#[derive(Clone, Debug)]
+struct Session {
+    id: u32,
+    /// Place of the path in the configuration.
+    path: usize,
+    dscp: u8,
+    probes: Probes,
+    /// Random bits, so that who does not see probes cannot answer them.
+    noise: u64,
+    state: PathState,
+    since: Instant,
+}
+
+impl Paths {
+    /// Follows another configuration. Sessions that stay the same go on with what they have measured.
+    ///
+    /// # Errors
+    /// A key cannot be read, or there are no random numbers; nothing has changed.
+    pub fn follow(
+        &mut self,
+        now: Now,
+        options: &PathsConfig,
+        configured: &[PathConfig],
+    ) -> Result<(), String> {
+        let files = configured.iter().filter_map(|path| path.key_file.as_ref());
+        let files = files.chain(options.key_files.iter().filter(|_| options.reflector));
+        let mut keys: HashMap<PathBuf, Key> = HashMap::new();
+        for file in files {
+            let key = read_key(file).map_err(|error| format!("{}: {error}", file.display()))?;
+            keys.insert(file.clone(), key);
+        }
+        let is_used = !configured.is_empty() || options.reflector;
+        if is_used && self.random.is_none() {
+            let random = IvSource::new().map_err(|error| format!("no random numbers: {error}"))?;
+            self.random = Some(random);
+        }
+        let old = core::mem::take(&mut self.sessions);
+        let known = |session: &Session| Some(self.configured.get(session.path)?.name.as_str());
+        let old: HashMap<(&str, u8), &Session> = old
+            .iter()
+            .filter_map(|session| Some(((known(session)?, session.dscp), session)))
+            .collect();
+        let mut sessions = Vec::new();
+        let mut taken: HashMap<(IpAddr, IpAddr), u16> = HashMap::new();
+        for (at, path) in configured.iter().enumerate() {
+            for class in &path.dscp {
+                let place = taken.entry((path.source, path.to)).or_default();
+                let probes = match path.mode {
+                    PathMode::Stamp => Probes::Stamp {
+                        local: options.source_port.saturating_add(*place),
+                        far: path.port,
+                    },
+                    PathMode::Icmp => Probes::Echo(ECHO_IDENT.wrapping_add(*place)),
+                };
+                *place += 1;
+                let known = old.get(&(path.name.as_str(), class.0)).filter(|session| {
+                    session.probes == probes
+                        && self.configured.get(session.path) == Some(path)
+                        && path.key_file.iter().all(|file| self.keys.get(file) == keys.get(file))
+                });
+                let session = match known {
+                    Some(known) => Session { path: at, ..(*known).clone() },
+                    None => {
+                        self.next_id += 1;
+                        let (id, state) = (self.next_id, PathState::Untried);
+                        let since = now.at;
+                        let noise = self.random.as_mut().map_or(0, IvSource::random);
+                        Session { id, path: at, dscp: class.0, probes, noise, state, since }
+                    }
+                };
+                sessions.push(session);
+            }
+        }
+        let by_id = sessions.iter().enumerate().map(|(at, session)| (session.id, at));
+        self.by_id = by_id.collect();
+        self.sessions = sessions;
+        let same_keys = options.key_files.iter().all(|file| self.keys.get(file) == keys.get(file));
+        self.reflector = match self.reflector {
+            _ if !options.reflector => None,
+            Some(id) if *options == self.options && same_keys => Some(id),
+            _ => {
+                self.next_id += 1;
+                Some(self.next_id)
+            }
+        };
+        self.keys = keys;
+        self.options = options.clone();
+        self.configured = configured.to_vec();
+        self.told = None;
+        self.ends = Arc::new(self.all_ends());
+        Ok(())
+    }
+
+    /// Packets that the worker that measures is given.
+    pub fn ends(&self) -> Arc<PathEnds> {
+        Arc::clone(&self.ends)
+    }
+
+    fn all_ends(&self) -> PathEnds {
+        let mut ends = PathEnds {
+            reflector: self.reflector.map(|_| self.options.port),
+            ..PathEnds::default()
+        };
+        for session in &self.sessions {
+            let Some(PathConfig { source, to, .. }) = self.configured.get(session.path) else {
+                continue;
+            };
+            match session.probes {
+                Probes::Stamp { local, far } => {
+                    let far = SocketAddr::new(*to, far);
+                    ends.sessions.insert((SocketAddr::new(*source, local), far));
+                }
+                Probes::Echo(_) => {
+                    ends.echoes.insert((*source, *to));
+                }
+            }
+        }
+        ends
+    }
+
+    /// Tells the worker what it is to measure, if that has changed, or the interfaces have.
+    pub fn serve(&mut self, snapshot: &Snapshot, workers: &Workers) {
+        let links: HashMap<&str, u32> = match self.sessions.is_empty() {
+            true => HashMap::new(),
+            false => snapshot.links().map(|link| (link.name.as_str(), link.index)).collect(),
+        };
+        let tunnels: Vec<u32> =
+            self.sessions.iter().map(|session| self.tunnel(&links, session)).collect();
+        if self.told.as_ref() == Some(&tunnels) {
+            return;
+        }
+        // Nothing is measured, and nothing was.
+        let is_empty = self.sessions.is_empty() && self.reflector.is_none();
+        if is_empty && self.next_id == 0 {
+            self.told = Some(tunnels);
+            return;
+        }
+        let now_ns = workers.now_ns();
+        let sessions = self.sessions.iter().zip(&tunnels);
+        let sessions =
+            sessions.filter_map(|(session, tunnel)| self.session(session, *tunnel, now_ns));
+        let sessions = sessions.collect();
+        let reflector = self.reflector.map(|id| {
+            let Paths { options, keys, .. } = &*self;
+            let keys = options.key_files.iter().filter_map(|file| keys.get(file).cloned());
+            let counted = if options.counts { COUNTED_SESSIONS } else { 0 };
+            let limits = Limits { per_second: options.per_second, sessions: counted };
+            let reflector = Reflector::new(keys.collect(), limits);
+            PathReflector { id, port: options.port, reflector }
+        });
+        workers.measure(PathSetup { sessions, reflector });
+        self.told = Some(tunnels);
+    }
+
+    /// Index of a session's tunnel interface, or one that none has; 0 without one.
+    fn tunnel(&self, links: &HashMap<&str, u32>, session: &Session) -> u32 {
+        let path = self.configured.get(session.path);
+        match path.and_then(|path| path.tunnel.as_deref()) {
+            Some(name) => links.get(name).copied().unwrap_or(NO_INTERFACE),
+            None => 0,
+        }
+    }
+
+    fn session(&self, session: &Session, tunnel: u32, now_ns: u64) -> Option<PathSession> {
+        let path = self.configured.get(session.path)?;
+        let noise = session.noise;
+        let kind = match path.mode {
+            PathMode::Stamp => {
+                let key = path.key_file.as_ref().map(|file| self.keys.get(file).cloned());
+                // RFC 8972 §3: not 0.
+                Kind::Stamp { ssid: (noise as u16).max(1), key: key.flatten() }
+            }
+            PathMode::Icmp => Kind::Echo,
+        };
+        let plan = path.plan();
+        // Not all at once.
+        let due_ns = now_ns + noise % plan.interval_ns;
+        let prober = Prober::new(kind, plan, (noise >> 32) as u32, due_ns);
+        Some(PathSession {
+            id: session.id,
+            local: path.source,
+            far: path.to,
+            probes: session.probes,
+            dscp: session.dscp,
+            tunnel,
+            prober,
+        })
+    }
+
+    /// Takes note of a change of a session's state. `None` if there is no such session any more.
+    pub fn note(
+        &mut self,
+        now: Now,
+        id: u32,
+        from: PathState,
+        to: PathState,
+    ) -> Option<Occurrence> {
+        let session = self.by_id.get(&id).and_then(|at| self.sessions.get_mut(*at))?;
+        (session.state, session.since) = (to, now.at);
+        let path = self.configured.get(session.path)?;
+        Some(Occurrence::PathState {
+            path: path.name.clone(),
+            dscp: session.dscp,
+            from: from.name().to_owned(),
+            to: to.name().to_owned(),
+        })
+    }
+
+    /// Paths that are not what they should be, for `culvert status`.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let worst = PathState::ALL.into_iter().filter(|state| *state > PathState::Good);
+        worst.filter_map(|state| {
+            let of = self.sessions.iter().filter(|session| session.state == state);
+            let names: Vec<_> = of
+                .clone()
+                .take(NAMED)
+                .filter_map(|session| {
+                    let path = self.configured.get(session.path)?;
+                    Some(format!("{} (dscp {})", path.name, session.dscp))
+                })
+                .collect();
+            let more = of.count().saturating_sub(NAMED);
+            let and = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let noun = if names.len() == 1 { "path" } else { "paths" };
+            let is_any = !names.is_empty() && state != PathState::Untried;
+            is_any.then(|| {
+                format!("{noun} {}{and}: {}; see culvert path", names.join(", "), state.name())
+            })
+        })
+    }
+}
+
+/// Identifier of the first session's echoes between two addresses.
+const ECHO_IDENT: u16 = 0xc0de;
+
+/// Sessions that a warning names.
+const NAMED: usize = 4;
+
+/// An index that no interface has.
+const NO_INTERFACE: u32 = u32::MAX;

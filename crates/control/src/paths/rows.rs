@@ -1,0 +1,116 @@
+//! `culvert path`: what the worker has measured, as rows.
+
+use std::collections::BTreeMap;
+
+use config::PathMode;
+use dataplane::{PathReport, PathReports};
+use paths::{Reflections, Refusals};
+use report::{MeasuredPath, MeasuredPaths, ReflectorCounts};
+
+use super::{Paths, Session};
+use crate::clock::Now;
+use crate::workers::Workers;
+
+impl Paths {
+    /// Everything that is measured, asked of the worker.
+    pub fn rows(&self, now: Now, workers: &Workers) -> MeasuredPaths {
+        let (mut reports, mut reflections) = (BTreeMap::new(), None);
+        let mut from = 0;
+        // As many as it tells at once, until there are no more, or it is late.
+        while let Some(PathReports { sessions, left, reflections: counts }) = workers.measured(from)
+        {
+            from += sessions.len();
+            reflections = counts;
+            let is_done = left == 0 || sessions.is_empty();
+            reports.extend(sessions.into_iter().map(|report| (report.id, report)));
+            if is_done {
+                break;
+            }
+        }
+        let rows = self.sessions.iter();
+        MeasuredPaths {
+            paths: rows
+                .filter_map(|session| self.row(now, session, reports.get(&session.id)))
+                .collect(),
+            reflector: self.reflector.map(|_| {
+                let counts: Reflections = reflections.unwrap_or_default();
+                let refused = [
+                    ("malformed", counts.malformed),
+                    ("unauthentic", counts.unauthentic),
+                    ("limited", counts.limited),
+                    ("bad-extensions", counts.bad_extensions),
+                    ("uncounted", counts.uncounted),
+                ];
+                let (port, reflected) = (self.options.port, counts.reflected);
+                ReflectorCounts { port, reflected, refused: occurred(refused) }
+            }),
+        }
+    }
+
+    fn row(
+        &self,
+        now: Now,
+        session: &Session,
+        report: Option<&PathReport>,
+    ) -> Option<MeasuredPath> {
+        let path = self.configured.get(session.path)?;
+        let ms = |ns: u64| (ns / 1000) as f64 / 1000.0;
+        let mut row = MeasuredPath {
+            name: path.name.clone(),
+            tunnel: path.tunnel.clone(),
+            source: Some(path.source),
+            to: Some(path.to),
+            mode: match path.mode {
+                PathMode::Stamp => "stamp".into(),
+                PathMode::Icmp => "icmp".into(),
+            },
+            keyed: path.key_file.is_some(),
+            dscp: session.dscp,
+            since_s: now.at.saturating_duration_since(session.since).as_secs(),
+            interval_ms: path.interval_ms,
+            ..MeasuredPath::default()
+        };
+        let state = report.map_or(session.state, |report| report.state);
+        row.state = state.name().into();
+        row.penalty = u64::from(path.cost) + u64::from(state.penalty());
+        if let Some(report) = report {
+            let quality = &report.quality;
+            (row.sent, row.answered) = (report.sent, report.answered);
+            (row.window, row.lost) = (quality.probes, quality.lost);
+            row.loss_percent = f64::from(quality.loss_ppm()) / 10_000.0;
+            row.delay_ms = ms(quality.delay_ns);
+            row.delay_p99_ms = ms(quality.delay_p99_ns);
+            row.jitter_ms = ms(quality.jitter_ns);
+            row.refused = refused(&report.refusals);
+        }
+        Some(row)
+    }
+}
+
+fn refused(refusals: &Refusals) -> BTreeMap<String, u64> {
+    let Refusals {
+        malformed,
+        unauthentic,
+        unsent,
+        duplicate,
+        late,
+        reflector_clock,
+        negative_delay,
+        own_clock,
+    } = *refusals;
+    occurred([
+        ("malformed", malformed),
+        ("unauthentic", unauthentic),
+        ("unsent", unsent),
+        ("duplicate", duplicate),
+        ("late", late),
+        ("reflector-clock", reflector_clock),
+        ("negative-delay", negative_delay),
+        ("own-clock", own_clock),
+    ])
+}
+
+fn occurred<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
+    let some = counts.into_iter().filter(|(_, count)| *count > 0);
+    some.map(|(name, count)| (name.to_owned(), count)).collect()
+}

@@ -1,0 +1,155 @@
+//! `culvert path`: paths that are measured, with their quality and state.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+
+use report::client::ask;
+use report::units::si;
+use report::{MeasuredPath, MeasuredPaths, Request};
+
+use crate::cli::PathArgs;
+use crate::table::table;
+
+/// Shows the paths.
+///
+/// # Errors
+/// No daemon answers, or there is no such path.
+pub fn path(name: &str, json: bool, args: &PathArgs) -> Result<String, Box<dyn Error>> {
+    let mut measured: MeasuredPaths = ask(name, Request::Path)?;
+    if let Some(wanted) = &args.path {
+        measured.paths.retain(|path| path.name == *wanted);
+        measured.reflector = None;
+        if measured.paths.is_empty() {
+            return Err(format!("{wanted}: no such path; culvert path lists them").into());
+        }
+    }
+    match json {
+        true => Ok(serde_json::to_string(&measured)?),
+        false => Ok(text(&measured)),
+    }
+}
+
+fn text(measured: &MeasuredPaths) -> String {
+    let mut parts = Vec::new();
+    if !measured.paths.is_empty() {
+        let head = [
+            "PATH",
+            ">DSCP",
+            "STATE",
+            ">FOR",
+            ">LOSS",
+            ">DELAY",
+            ">P99",
+            ">JITTER",
+            ">PENALTY",
+            ">SENT",
+            ">ANSWERED",
+            "PROBES",
+            "TUNNEL",
+            "TO",
+        ];
+        parts.push(table(&head, measured.paths.iter().map(row)));
+        let refused: Vec<_> = measured.paths.iter().filter_map(refused_of_path).collect();
+        if !refused.is_empty() {
+            parts.push(refused.join("\n"));
+        }
+    }
+    if let Some(reflector) = &measured.reflector {
+        let mut line =
+            format!("reflector: port {}, {} sent back", reflector.port, reflector.reflected);
+        if !reflector.refused.is_empty() {
+            line += &format!("; {}", counts(&reflector.refused));
+        }
+        parts.push(line);
+    }
+    match parts.is_empty() {
+        true => "no paths; [[path]] of the configuration names them".into(),
+        false => parts.join("\n\n"),
+    }
+}
+
+fn row(path: &MeasuredPath) -> Vec<String> {
+    // Nothing is known without probes in the window.
+    let known = |text: String| if path.window == 0 { "-".into() } else { text };
+    let delay = |ms: f64| match path.window == path.lost {
+        true => "-".into(),
+        false => format!("{ms:.2} ms"),
+    };
+    vec![
+        path.name.clone(),
+        path.dscp.to_string(),
+        path.state.clone(),
+        format!("{} s", path.since_s),
+        known(format!("{:.1} %", path.loss_percent)),
+        delay(path.delay_ms),
+        delay(path.delay_p99_ms),
+        delay(path.jitter_ms),
+        path.penalty.to_string(),
+        si(path.sent),
+        si(path.answered),
+        format!("{}{} {} ms", path.mode, if path.keyed { ", key," } else { "" }, path.interval_ms),
+        path.tunnel.clone().unwrap_or_default(),
+        path.to.map(|to| to.to_string()).unwrap_or_default(),
+    ]
+}
+
+/// Replies of a path that measured nothing, if there were any.
+fn refused_of_path(path: &MeasuredPath) -> Option<String> {
+    let counts = counts(&path.refused);
+    (!counts.is_empty()).then(|| format!("{} (dscp {}): {counts}", path.name, path.dscp))
+}
+
+fn counts(of: &BTreeMap<String, u64>) -> String {
+    let counts: Vec<_> = of.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    counts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use report::ReflectorCounts;
+
+    use super::*;
+
+    fn measured() -> MeasuredPaths {
+        let path = MeasuredPath {
+            name: "hq".into(),
+            mode: "stamp".into(),
+            state: "degraded".into(),
+            dscp: 46,
+            interval_ms: 50,
+            penalty: 500_010,
+            ..MeasuredPath::default()
+        };
+        let refused = [("late".to_owned(), 2)].into();
+        let seen = MeasuredPath {
+            name: "lte".into(),
+            keyed: true,
+            window: 100,
+            lost: 5,
+            loss_percent: 5.0,
+            delay_ms: 31.25,
+            delay_p99_ms: 60.5,
+            jitter_ms: 4.0,
+            refused,
+            ..path.clone()
+        };
+        let refused = [("unauthentic".to_owned(), 7)].into();
+        let reflector = Some(ReflectorCounts { port: 862, reflected: 12, refused });
+        MeasuredPaths { paths: vec![path, seen], reflector }
+    }
+
+    #[test]
+    fn tells_quality_and_what_was_refused() {
+        let text = text(&measured());
+        let line = |name: &str| text.lines().find(|line| line.starts_with(name)).expect(name);
+        let words = |name| line(name).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(words("hq "), "hq 46 degraded 0 s - - - - 500010 0 0 stamp 50 ms");
+        assert_eq!(
+            words("lte "),
+            "lte 46 degraded 0 s 5.0 % 31.25 ms 60.50 ms 4.00 ms 500010 0 0 stamp, key, 50 ms"
+        );
+        assert!(text.contains("\nlte (dscp 46): late 2\n"), "{text}");
+        assert!(text.ends_with("reflector: port 862, 12 sent back; unauthentic 7"), "{text}");
+        assert!(super::text(&MeasuredPaths::default()).contains("[[path]]"));
+    }
+}

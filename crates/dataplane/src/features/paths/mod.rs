@@ -1,0 +1,56 @@
+//! Paths that are measured: probes are sent, replies taken, and probes of others sent back.
+//!
+//! A probe goes the way of any packet of this host in its class: policy, SA, route, queue. Its time is taken when it is
+//! made, and when its reply has been decrypted, by the worker that measures; the other workers hand replies over. So a
+//! delay has in it what packets wait for in crypto stages and queues.
+//!
+//! What is no probe and no reply after all is Linux's.
+
+mod packet;
+mod sessions;
+mod setup;
+mod take;
+
+use io::Packet;
+use outcome::{DropReason, Outcome};
+
+use crate::features::hands::Hands;
+use crate::features::rare::{Held, Next, Rare, Subject};
+use crate::model::{Action, Fate, Measure, Meta};
+use crate::out::AnyOut;
+pub(crate) use sessions::{Crafted, Paths};
+pub use setup::{PathReflector, PathReport, PathReports, PathSession, PathSetup, Probes};
+use take::Taken;
+
+impl Rare for Measure {
+    type Kept = Option<Box<Paths>>;
+
+    fn holds<'k>(&'k self, _kept: &'k Self::Kept, _asked: &Subject<'_>) -> Held<'k> {
+        Held::Yes
+    }
+
+    fn apply(
+        &self,
+        kept: &mut Self::Kept,
+        hands: &mut Hands<'_>,
+        packet: Packet,
+        meta: &Meta,
+    ) -> Option<Next> {
+        let taken = match kept {
+            Some(paths) => paths.take(hands, &packet, meta),
+            None => Taken::Other,
+        };
+        match taken {
+            Taken::Counted => hands.out.end(packet, Outcome::Consumed),
+            Taken::Refused => hands.out.drop(packet, DropReason::ProbeRefused),
+            Taken::Other => {
+                return Some(Next { action: Action::ToLinux(self.linux), packet, fields: None });
+            }
+        }
+        None
+    }
+
+    fn explains(&self, _cut: Option<usize>) -> Fate {
+        Fate::Consumed
+    }
+}

@@ -1,0 +1,138 @@
+//! IP, UDP and ICMP headers around probes and reflections.
+
+use core::net::IpAddr;
+
+use wire::icmp::IcmpFields;
+use wire::ipv4::{self, Ipv4Fields};
+use wire::ipv6::{self, Ipv6Fields};
+use wire::udp::UdpFields;
+use wire::{Headers, fill_l4_checksum, icmp, icmpv4, icmpv6, parse_ip, protocol, udp};
+
+/// TTL of probes and reflections: the far end sees how many hops there were (RFC 8762 §4.3.1).
+const TTL: u8 = 255;
+
+/// Ends of a packet, and its class.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outside {
+    pub(super) src: IpAddr,
+    pub(super) dst: IpAddr,
+    pub(super) dscp: u8,
+}
+
+/// Header above IP.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Upper {
+    /// UDP, with source and destination port.
+    Udp(u16, u16),
+    /// An ICMP echo request, with identifier and sequence number.
+    Echo(u16, u16),
+}
+
+impl Upper {
+    const fn header_len(self) -> usize {
+        match self {
+            Upper::Udp(..) => udp::HEADER_LEN,
+            Upper::Echo(..) => icmp::HEADER_LEN,
+        }
+    }
+
+    const fn protocol(self, is_v6: bool) -> u8 {
+        match self {
+            Upper::Udp(..) => protocol::UDP,
+            Upper::Echo(..) if is_v6 => protocol::ICMPV6,
+            Upper::Echo(..) => protocol::ICMP,
+        }
+    }
+}
+
+/// Length of the headers in front of a payload, in bytes.
+pub(super) const fn headers_len(dst: IpAddr, upper: Upper) -> usize {
+    let ip = if dst.is_ipv6() { ipv6::HEADER_LEN } else { ipv4::MIN_HEADER_LEN };
+    ip + upper.header_len()
+}
+
+/// Writes the headers in front of a payload that stands in the buffer already, and the checksums. `None` if the addresses
+/// are of two families, or there is no room.
+pub(super) fn finish(packet: &mut [u8], ends: Outside, upper: Upper) -> Option<Headers> {
+    let Outside { src, dst, dscp } = ends;
+    let traffic_class = dscp << 2;
+    let number = upper.protocol(dst.is_ipv6());
+    let at = headers_len(dst, upper) - upper.header_len();
+    let upper_len = u16::try_from(packet.len().checked_sub(at)?).ok()?;
+    match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => Ipv4Fields {
+            traffic_class,
+            total_len: u16::try_from(packet.len()).ok()?,
+            ident: 0,
+            dont_fragment: true,
+            ttl: TTL,
+            protocol: number,
+            src,
+            dst,
+        }
+        .emit(packet)
+        .ok()?,
+        (IpAddr::V6(src), IpAddr::V6(dst)) => Ipv6Fields {
+            traffic_class,
+            flow_label: 0,
+            payload_len: upper_len,
+            next_header: number,
+            hop_limit: TTL,
+            src,
+            dst,
+        }
+        .emit(packet)
+        .ok()?,
+        _ => return None,
+    }
+    let above = packet.get_mut(at..)?;
+    match upper {
+        Upper::Udp(src_port, dst_port) => {
+            UdpFields { src_port, dst_port, len: upper_len, checksum: 0 }.emit(above).ok()?;
+        }
+        Upper::Echo(ident, seq) => {
+            let kind = match dst {
+                IpAddr::V4(_) => icmpv4::kind::ECHO_REQUEST,
+                IpAddr::V6(_) => icmpv6::kind::ECHO_REQUEST,
+            };
+            let rest = u32::from(ident) << 16 | u32::from(seq);
+            IcmpFields { kind, code: 0, rest }.emit(above).ok()?;
+        }
+    }
+    let h = parse_ip(packet).ok()?;
+    fill_l4_checksum(packet, &h).then_some(h)
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::{L4Checksum, verify_l4_checksum};
+
+    use super::*;
+
+    fn addr(is_v6: bool, last: u16) -> IpAddr {
+        match is_v6 {
+            true => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, last]),
+            false => IpAddr::from([192, 0, 2, last as u8]),
+        }
+    }
+
+    #[test]
+    fn headers_are_right() {
+        for (is_v6, upper) in [
+            (false, Upper::Udp(49152, 862)),
+            (true, Upper::Udp(49152, 862)),
+            (false, Upper::Echo(7, 9)),
+            (true, Upper::Echo(7, 9)),
+        ] {
+            let ends = Outside { src: addr(is_v6, 1), dst: addr(is_v6, 2), dscp: 46 };
+            let mut packet = vec![5; headers_len(ends.dst, upper) + 44];
+            let h = finish(&mut packet, ends, upper).expect("room");
+            assert_eq!((h.src, h.dst, h.ttl), (ends.src, ends.dst, 255));
+            assert_eq!((h.traffic_class, usize::from(h.total_len)), (46 << 2, packet.len()));
+            assert_eq!(verify_l4_checksum(&packet, &h), L4Checksum::Valid);
+            assert_eq!(packet[packet.len() - 44..], [5; 44]);
+        }
+        let mixed = Outside { src: addr(false, 1), dst: addr(true, 2), dscp: 0 };
+        assert!(finish(&mut [0; 128], mixed, Upper::Udp(1, 2)).is_none());
+    }
+}

@@ -1,0 +1,86 @@
+//! Setup of the worker that measures, by the control thread, and its reports.
+
+use core::net::IpAddr;
+
+use paths::{Prober, Quality, Reflections, Reflector, Refusals, State};
+
+/// Everything that is measured.
+#[derive(Debug, Default)]
+pub struct PathSetup {
+    /// Sessions of this host.
+    pub sessions: Vec<PathSession>,
+    /// Reflector of this host.
+    pub reflector: Option<PathReflector>,
+}
+
+/// A session: one path in one class.
+#[derive(Debug)]
+pub struct PathSession {
+    /// Identity of the session. One that the worker has already goes on with what it has measured.
+    pub id: u32,
+    /// Address of this host.
+    pub local: IpAddr,
+    /// Address of the far end.
+    pub far: IpAddr,
+    /// Form of the probes.
+    pub probes: Probes,
+    /// DSCP of the probes.
+    pub dscp: u8,
+    /// Index of the tunnel interface by which probes leave; 0 for the way that policies and routes lead.
+    pub tunnel: u32,
+    /// Sender, with what it has measured.
+    pub prober: Prober,
+}
+
+/// Form of probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probes {
+    /// STAMP, between these UDP ports.
+    Stamp {
+        /// Port of this host.
+        local: u16,
+        /// Port of the far end.
+        far: u16,
+    },
+    /// ICMP echoes with this identifier.
+    Echo(u16),
+}
+
+/// Reflector for the probes of others.
+#[derive(Debug)]
+pub struct PathReflector {
+    /// Identity of the reflector. One that the worker has already goes on.
+    pub id: u32,
+    /// UDP port that it answers at.
+    pub port: u16,
+    /// Reflector, with its counts.
+    pub reflector: Reflector,
+}
+
+/// Measurements of some sessions.
+#[derive(Clone, Debug, Default)]
+pub struct PathReports {
+    /// Some sessions, in the order of the setup.
+    pub sessions: Vec<PathReport>,
+    /// Sessions behind these.
+    pub left: usize,
+    /// Counts of the reflector.
+    pub reflections: Option<Reflections>,
+}
+
+/// Measurements of a session.
+#[derive(Clone, Copy, Debug)]
+pub struct PathReport {
+    /// Identity of the session.
+    pub id: u32,
+    /// State of the path.
+    pub state: State,
+    /// Quality by the session's window.
+    pub quality: Quality,
+    /// Probes that were sent.
+    pub sent: u64,
+    /// Probes that were answered.
+    pub answered: u64,
+    /// Replies that measured nothing.
+    pub refusals: Refusals,
+}

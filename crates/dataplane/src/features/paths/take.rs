@@ -1,0 +1,119 @@
+//! Probes of others, and replies to probes of this host.
+
+use core::net::SocketAddr;
+
+use io::Packet;
+use paths::{Asked, Reply, Stay};
+use wire::udp::UdpHeader;
+use wire::{Headers, L4Checksum, icmp, parse_ip, protocol, verify_l4_checksum};
+
+use super::packet::{Outside, Upper};
+use super::sessions::{Paths, made, origin, wall};
+use crate::features::hands::Hands;
+use crate::model::{Meta, Origin};
+use crate::view::View;
+
+/// Longest probe of others that is sent back, in bytes of its UDP payload.
+const LONGEST: usize = 1472;
+
+/// Fate of a packet that may be a probe or a reply.
+pub(super) enum Taken {
+    /// It was answered, or measured something.
+    Counted,
+    /// It is a probe or a reply, and measures nothing: counted by its kind.
+    Refused,
+    /// It is neither.
+    Other,
+}
+
+impl From<Reply> for Taken {
+    fn from(reply: Reply) -> Taken {
+        match reply {
+            Reply::Answer(_) => Taken::Counted,
+            Reply::Refused => Taken::Refused,
+        }
+    }
+}
+
+impl Paths {
+    /// Takes a packet that may be a probe or a reply.
+    pub(super) fn take(&mut self, hands: &mut Hands<'_>, packet: &Packet, meta: &Meta) -> Taken {
+        let bytes = packet.data();
+        let Ok(h) = parse_ip(bytes) else { return Taken::Other };
+        if verify_l4_checksum(bytes, &h) == L4Checksum::Invalid {
+            return Taken::Other;
+        }
+        let whole = bytes.get(usize::from(h.header_len)..h.total_len.into());
+        let Some(above) = whole else { return Taken::Other };
+        if h.protocol != protocol::UDP {
+            return self.take_echo(hands, &h, above);
+        }
+        let Ok(datagram) = UdpHeader::parse(above) else { return Taken::Other };
+        let key = (h.dst, h.src, true, h.dst_port);
+        if let Some(session) = self.by_reply.get(&key).and_then(|at| self.sessions.get_mut(*at)) {
+            let reply = session.prober.receive(hands.out.reports.clock_ns(), datagram.payload());
+            return counted(hands, reply);
+        }
+        self.reflect(hands, &h, datagram.payload(), meta)
+    }
+
+    fn take_echo(&mut self, hands: &mut Hands<'_>, h: &Headers, above: &[u8]) -> Taken {
+        let Some((header, body)) = above.split_first_chunk::<{ icmp::HEADER_LEN }>() else {
+            return Taken::Other;
+        };
+        let ident = u16::from_be_bytes([header[4], header[5]]);
+        let key = (h.dst, h.src, false, ident);
+        let session = self.by_reply.get(&key).and_then(|at| self.sessions.get_mut(*at));
+        // Another program's echoes may have the same identifier.
+        let Some(session) = session.filter(|_| paths::echo::Echo::parse(body).is_some()) else {
+            return Taken::Other;
+        };
+        let reply = session.prober.receive(hands.out.reports.clock_ns(), body);
+        counted(hands, reply)
+    }
+
+    /// Sends a probe back by the way that it came.
+    fn reflect(
+        &mut self,
+        hands: &mut Hands<'_>,
+        h: &Headers,
+        payload: &[u8],
+        meta: &Meta,
+    ) -> Taken {
+        let Some(it) = self.reflector.as_mut().filter(|it| it.port == h.dst_port) else {
+            return Taken::Other;
+        };
+        let mut out = [0; LONGEST];
+        if self.answers.is_full() || payload.len() > LONGEST {
+            return Taken::Refused;
+        }
+        let from = SocketAddr::new(h.src, h.src_port);
+        let asked = Asked { from, ttl: h.ttl, class: h.traffic_class };
+        let received = wall();
+        let stay = Stay { now_ns: hands.out.reports.clock_ns(), received, sent: received };
+        let Some((len, dscp)) = it.reflector.reflect(payload, asked, stay, &mut out) else {
+            return Taken::Refused;
+        };
+        let Some(origin) = way_back(hands.view, meta) else { return Taken::Refused };
+        let ends = Outside { src: h.dst, dst: h.src, dscp };
+        let upper = Upper::Udp(h.dst_port, h.src_port);
+        let reply = out.get(..len).unwrap_or_default();
+        let Some((packet, h)) = made(hands.out, ends, upper, reply) else { return Taken::Refused };
+        hands.out.counters.work.probes_reflected.add(1);
+        // There is room: it was looked at before.
+        let _ = self.answers.try_push((packet, h, origin));
+        Taken::Counted
+    }
+}
+
+fn counted(hands: &Hands<'_>, reply: Reply) -> Taken {
+    hands.out.counters.work.probes_answered.add(u64::from(matches!(reply, Reply::Answer(_))));
+    reply.into()
+}
+
+/// How the answer to a decrypted packet leaves: by the tunnel interface that the packet came in by, if there is one.
+fn way_back(view: &View, meta: &Meta) -> Option<Origin> {
+    let sa = meta.ingress.via().and_then(|via| view.reader.sa(via))?;
+    let tunnel = view.topology.tunnels.of_sa(&sa.config);
+    origin(view, tunnel.map_or(0, |(_, tunnel)| tunnel.ifindex))
+}

@@ -1,0 +1,282 @@
+//! Probes of paths go through the tunnel and come back, and measure what they are to measure.
+
+use core::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use dataplane::{
+    Command, Event, PathEnds, PathReflector, PathReport, PathReports, PathSession, PathSetup,
+    PathState, Probes,
+};
+use outcome::DropReason;
+use paths::stamp::{Key, PORT};
+use paths::{Bounds, Kind, Limits, Plan, Prober, Reflector};
+
+use crate::packets::Ip;
+use crate::support::{Gateway, Pair, SIZES, Side, Spec};
+
+const MS: u64 = 1_000_000;
+const LOCAL_PORT: u16 = 49_862;
+const IDENT: u16 = 0x5aa5;
+
+fn local(side: Side, v6: bool) -> IpAddr {
+    side.lan(v6, 1)
+}
+
+fn prober(kind: Kind, interval_ms: u64) -> Prober {
+    let bounds = Bounds { loss_ppm: 20_000, delay_ns: None, jitter_ns: None };
+    let plan = Plan {
+        interval_ns: interval_ms * MS,
+        timeout_ns: 200 * MS,
+        misses: 3,
+        window: 100,
+        bounds,
+        hold_ns: 100 * MS,
+    };
+    Prober::new(kind, plan, 7, 0)
+}
+
+/// Has gateway A measure the path to B, in both families.
+fn measure(gateway: &Gateway, probes: Probes, kind: impl Fn() -> Kind, interval_ms: u64) {
+    let sessions = [false, true].map(|v6| PathSession {
+        id: v6.into(),
+        local: local(Side::A, v6),
+        far: local(Side::B, v6),
+        probes,
+        dscp: 46,
+        tunnel: 0,
+        prober: prober(kind(), interval_ms),
+    });
+    let mut ends = PathEnds::default();
+    for PathSession { local, far, .. } in &sessions {
+        match probes {
+            Probes::Stamp { local: port, far: far_port } => {
+                let far = SocketAddr::new(*far, far_port);
+                ends.sessions.insert((SocketAddr::new(*local, port), far));
+            }
+            Probes::Echo(_) => {
+                ends.echoes.insert((*local, *far));
+            }
+        }
+    }
+    let setup = PathSetup { sessions: sessions.into(), reflector: None };
+    follow(gateway, setup, ends);
+}
+
+fn follow(gateway: &Gateway, setup: PathSetup, ends: PathEnds) {
+    gateway.set_topology_but(vec![], |topology| topology.path_ends = Arc::new(ends));
+    gateway.commands.send(Command::Measure(Box::new(setup))).expect("a worker");
+}
+
+fn reflect(gateway: &Gateway, keys: Vec<Key>) {
+    let reflector = Reflector::new(keys, Limits { per_second: 1000, sessions: 16 });
+    let reflector = Some(PathReflector { id: 1, port: PORT, reflector });
+    let ends = PathEnds { reflector: Some(PORT), ..PathEnds::default() };
+    follow(gateway, PathSetup { sessions: Vec::new(), reflector }, ends);
+}
+
+/// Rounds by the real clock, which the probes have.
+fn run(gateway: &mut Gateway) {
+    for _ in 0..3 {
+        while gateway.worker.round()
+            + gateway.others.iter_mut().map(|o| o.worker.round()).sum::<usize>()
+            > 0
+        {}
+    }
+}
+
+/// Carries what one side has sent to the other; returns how much that was.
+fn carry(from: &mut Gateway, to: &mut Gateway) -> usize {
+    let packets = from.wan_out();
+    packets.iter().for_each(|packet| to.put_wan(packet));
+    run(to);
+    packets.len()
+}
+
+fn reports(gateway: &mut Gateway) -> PathReports {
+    let (answer, told) = channel();
+    gateway.commands.send(Command::TellPaths { from: 0, answer }).expect("a worker");
+    run(gateway);
+    told.recv().expect("an answer")
+}
+
+fn stamp() -> Kind {
+    Kind::Stamp { ssid: 3, key: None }
+}
+
+const STAMP: Probes = Probes::Stamp { local: LOCAL_PORT, far: PORT };
+
+/// Lets probes go to and fro until each session has sent so many.
+fn measured(pair: &mut Pair, probes: u64) -> Vec<PathReport> {
+    let begun = Instant::now();
+    loop {
+        run(&mut pair.a);
+        carry(&mut pair.a, &mut pair.b);
+        carry(&mut pair.b, &mut pair.a);
+        let sessions = reports(&mut pair.a).sessions;
+        // None is under way: what was sent is carried to and fro at once.
+        if sessions.iter().all(|report| report.sent >= probes) {
+            return sessions;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{sessions:?}");
+    }
+}
+
+#[test]
+fn probes_go_through_the_tunnel_and_come_back() {
+    let mut pair = Pair::new(&Spec::default());
+    measure(&pair.a, STAMP, stamp, 2);
+    reflect(&pair.b, Vec::new());
+    let reports = measured(&mut pair, 20);
+    assert_eq!(reports.len(), 2);
+    for report in &reports {
+        assert!(report.answered >= 10, "{report:?}");
+        assert_eq!((report.state, report.quality.lost), (PathState::Good, 0));
+        assert!((1..50 * MS).contains(&report.quality.delay_ns), "{report:?}");
+    }
+    let answered: u64 = reports.iter().map(|report| report.answered).sum();
+    assert_eq!(pair.a.counters.work.probes_answered.value(), answered);
+    assert!(pair.b.counters.work.probes_reflected.value() >= answered);
+    // None of it was seen by Linux, or left in clear.
+    assert!(pair.a.linux_out().is_empty() && pair.b.linux_out().is_empty());
+    assert!(pair.a.drops().is_empty() && pair.b.drops().is_empty());
+    let changes: Vec<_> =
+        pair.a.events().into_iter().filter(|e| matches!(e, Event::PathState { .. })).collect();
+    let good = |id| Event::PathState { id, from: PathState::Untried, to: PathState::Good };
+    assert!(changes.contains(&good(0)) && changes.contains(&good(1)) && changes.len() == 2);
+    let reflections = reports_of_reflector(&mut pair.b);
+    assert_eq!(reflections, pair.b.counters.work.probes_reflected.value());
+}
+
+fn reports_of_reflector(gateway: &mut Gateway) -> u64 {
+    reports(gateway).reflections.expect("a reflector").reflected
+}
+
+#[test]
+fn a_silent_path_is_dead_and_no_probe_leaves_in_clear() {
+    let mut pair = Pair::new(&Spec::default());
+    measure(&pair.a, STAMP, stamp, 5);
+    reflect(&pair.b, Vec::new());
+    measured(&mut pair, 10);
+    let begun = Instant::now();
+    while !pair.a.events().contains(&Event::PathState {
+        id: 0,
+        from: PathState::Good,
+        to: PathState::Dead,
+    }) {
+        run(&mut pair.a);
+        assert!(begun.elapsed() < Duration::from_secs(5), "nobody noticed");
+    }
+    let mut clear = Gateway::new(Side::A);
+    measure(&clear, STAMP, stamp, 5);
+    run(&mut clear);
+    assert!(clear.wan_out().is_empty() && clear.lan_out().is_empty());
+    assert_eq!(clear.dropped(DropReason::OutPolicyBlock), 2);
+}
+
+#[test]
+fn keys_are_held_against_each_other() {
+    let key = |byte| Key::new(&[byte; 32]).expect("a key");
+    let keyed = |byte| move || Kind::Stamp { ssid: 3, key: Some(key(byte)) };
+    let mut pair = Pair::new(&Spec::default());
+    measure(&pair.a, STAMP, keyed(1), 2);
+    reflect(&pair.b, vec![key(1)]);
+    assert!(measured(&mut pair, 10).iter().all(|report| report.answered > 3));
+    measure_anew(&pair.a, keyed(2));
+    assert!(measured(&mut pair, 10).iter().all(|report| report.answered == 0));
+    assert!(pair.b.dropped(DropReason::ProbeRefused) > 6);
+}
+
+/// The same sessions with other settings.
+fn measure_anew(gateway: &Gateway, kind: impl Fn() -> Kind) {
+    gateway.commands.send(Command::Measure(Box::default())).expect("a worker");
+    measure(gateway, STAMP, kind, 2);
+}
+
+#[test]
+fn sessions_that_stay_go_on() {
+    let mut pair = Pair::new(&Spec::default());
+    measure(&pair.a, STAMP, stamp, 2);
+    reflect(&pair.b, Vec::new());
+    let before = measured(&mut pair, 10)[0].answered;
+    measure(&pair.a, STAMP, stamp, 2);
+    assert!(measured(&mut pair, 20)[0].answered > before);
+    measure_anew(&pair.a, stamp);
+    assert!(reports(&mut pair.a).sessions[0].answered < before);
+}
+
+/// Linux's answer to an echo request.
+fn echo_reply(request: &[u8]) -> Vec<u8> {
+    let h = wire::parse_ip(request).expect("a packet");
+    let header = Ip { protocol: h.protocol, ..Ip::new(h.dst, h.src) };
+    let mut reply = header.with(&request[usize::from(h.header_len)..]);
+    let at = usize::from(h.header_len);
+    reply[at] = if h.dst.is_ipv6() { 129 } else { 0 };
+    let h = wire::parse_ip(&reply).expect("a packet");
+    assert!(wire::fill_l4_checksum(&mut reply, &h));
+    reply
+}
+
+#[test]
+fn echoes_measure_and_those_of_other_programs_are_linuxs() {
+    let mut pair = Pair::new(&Spec::default());
+    measure(&pair.a, Probes::Echo(IDENT), || Kind::Echo, 2);
+    let begun = Instant::now();
+    let mut foreign = 0;
+    while reports(&mut pair.a).sessions.iter().any(|report| report.answered < 4) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "nobody answers");
+        run(&mut pair.a);
+        carry(&mut pair.a, &mut pair.b);
+        for request in pair.b.linux_out() {
+            let mut reply = echo_reply(&request);
+            pair.b.put_linux(&reply);
+            // Another program's, of the same flow.
+            let h = wire::parse_ip(&reply).expect("a packet");
+            reply[usize::from(h.header_len) + 4] ^= 1;
+            assert!(wire::fill_l4_checksum(&mut reply, &h));
+            pair.b.put_linux(&reply);
+            foreign += 1;
+        }
+        run(&mut pair.b);
+        carry(&mut pair.b, &mut pair.a);
+    }
+    assert_eq!(pair.a.linux_out().len(), foreign);
+    assert!(pair.a.drops().is_empty());
+}
+
+#[test]
+fn one_worker_measures_whatever_worker_receives() {
+    let mut a = Gateway::with_workers(Side::A, SIZES, 1024, 3);
+    let mut b = Gateway::with_workers(Side::B, SIZES, 1024, 3);
+    a.protect(&Spec::default());
+    b.protect(&Spec::default());
+    // The SAs have other homes.
+    let spec = Spec::default();
+    for (gateway, from) in [(&a, Side::B), (&b, Side::A)] {
+        assert_eq!(gateway.sa(from, &spec).home().claim(2), 2);
+        assert_eq!(gateway.sa(from.other(), &spec).home().claim(1), 1);
+    }
+    measure(&a, STAMP, stamp, 2);
+    reflect(&b, Vec::new());
+    let begun = Instant::now();
+    while reports(&mut a).sessions.iter().any(|report| report.answered < 4) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "nobody answers");
+        run(&mut a);
+        carry(&mut a, &mut b);
+        carry(&mut b, &mut a);
+    }
+    assert_eq!((a.drops(), b.drops()), (vec![], vec![]));
+    assert!(a.linux_out().is_empty() && b.linux_out().is_empty());
+}
+
+/// Makes gateway B refuse a probe.
+pub fn produce() -> Gateway {
+    let mut pair = Pair::new(&Spec::default());
+    reflect(&pair.b, Vec::new());
+    let short = Ip::new(Side::A.lan(false, 10), local(Side::B, false)).udp(5000, PORT, &[7; 43]);
+    pair.a.put_lan(&short);
+    pair.a.run();
+    pair.carry(Side::A);
+    pair.b
+}

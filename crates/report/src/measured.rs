@@ -1,0 +1,71 @@
+//! `culvert path`: paths that are measured, and the reflector.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// Everything that is measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredPaths {
+    /// Sessions in the order of the configuration: each path in each of its classes.
+    pub paths: Vec<MeasuredPath>,
+    /// Reflector for the probes of others. `None` without one.
+    pub reflector: Option<ReflectorCounts>,
+}
+
+/// A path in one class.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredPath {
+    /// Name of the path.
+    pub name: String,
+    /// Tunnel interface by which probes leave. `None`: as policies and routes lead.
+    pub tunnel: Option<String>,
+    /// Address of this host.
+    pub source: Option<IpAddr>,
+    /// Address of the far end.
+    pub to: Option<IpAddr>,
+    /// Kind of probes: `stamp` or `icmp`.
+    pub mode: String,
+    /// True if probes and replies have a key.
+    pub keyed: bool,
+    /// DSCP of the probes.
+    pub dscp: u8,
+    /// State: `good`, `degraded`, `bad`, `untried` or `dead`.
+    pub state: String,
+    /// Seconds for which it has had the state.
+    pub since_s: u64,
+    /// Cost of the path, and the penalty of its state: the least is the best.
+    pub penalty: u64,
+    /// Milliseconds from one probe to the next.
+    pub interval_ms: u32,
+    /// Probes that were sent.
+    pub sent: u64,
+    /// Probes that were answered.
+    pub answered: u64,
+    /// Probes of the window, of which the outcome is known.
+    pub window: u32,
+    /// Probes of the window that were lost.
+    pub lost: u32,
+    /// Loss in the window, in percent.
+    pub loss_percent: f64,
+    /// Median of the window's delays, there and back, in milliseconds.
+    pub delay_ms: f64,
+    /// 99th percentile of the window's delays, in milliseconds.
+    pub delay_p99_ms: f64,
+    /// Packet delay variation (RFC 5481): the 95th percentile of delays less the shortest, in milliseconds.
+    pub jitter_ms: f64,
+    /// Replies that measured nothing, and times that cannot be, by kind; only what has occurred.
+    pub refused: BTreeMap<String, u64>,
+}
+
+/// Counts of the reflector.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReflectorCounts {
+    /// UDP port of the reflector.
+    pub port: u16,
+    /// Probes that were sent back.
+    pub reflected: u64,
+    /// Other probes, and reflections that are less than usual, by kind; only what has occurred.
+    pub refused: BTreeMap<String, u64>,
+}
