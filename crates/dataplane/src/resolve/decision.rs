@@ -1,6 +1,7 @@
 //! Decision about a packet, with all that it follows from.
 
 use arrayvec::ArrayVec;
+use core::mem;
 use core::net::IpAddr;
 use forward::IcmpCause;
 use outcome::DropReason;
@@ -117,14 +118,14 @@ impl PolicyAnswers {
         self.counters.try_push(counters).map_err(|full| full.element())
     }
 
-    /// The flow's plan, if a plan can keep all questions.
-    pub(crate) fn into_plan(self, action: Action) -> Option<(Plan, Stamps)> {
-        let PolicyAnswers { mut counters, stamps, has_overflown } = self;
+    /// Makes the flow's plan of the answers, if a plan can keep all of them.
+    pub(crate) fn take_plan(&mut self, action: Action) -> Option<(Plan, Stamps)> {
+        let PolicyAnswers { counters, stamps, has_overflown } = self;
         if matches!(action, Action::HandOver { .. }) {
             // Counted where the packet goes.
             counters.clear();
         }
-        (!has_overflown).then(|| (Plan::new(action, counters), stamps))
+        (!*has_overflown).then(|| (Plan::new(action, mem::take(counters)), mem::take(stamps)))
     }
 }
 

@@ -24,9 +24,9 @@ pub(super) fn resolve_again(
     h: &Headers,
     (origin, grant): (Origin, Option<Grant>),
 ) {
-    let decided = resolve(&path.view, packet.data(), h, Entry::Outbound(origin));
+    let mut decided = resolve(&path.view, packet.data(), h, Entry::Outbound(origin));
     let entered = Entered::Again(origin, None);
-    carry_out(slow, path, decided, Resolved { packet, h, entered, grant });
+    carry_out(slow, path, &mut decided, Resolved { packet, h, entered, grant });
 }
 
 /// Sends on what waited for SAs that are there now, each SA's in the order of arrival.

@@ -37,14 +37,14 @@ use crate::resolve::{Decided, Decision};
 pub(super) fn carry_out(
     slow: &mut Slow,
     path: &mut Path,
-    mut decided: Decided,
+    decided: &mut Decided,
     mut resolved: Resolved<'_>,
 ) {
-    claim(path, &mut decided, resolved.h);
+    claim(path, decided, resolved.h);
     if let Some(to) = decided.decision.handed_to() {
         return hand_over(path, to, decided, resolved);
     }
-    report(path, &decided, &resolved);
+    report(path, decided, &resolved);
     let Decided { decision, asked, limit, is_for_flow, .. } = decided;
     let limit = limit.as_deref();
     let h = resolved.h;
@@ -58,7 +58,7 @@ pub(super) fn carry_out(
         Err(cause) => (None, Some(cause)),
     };
     let resolved = Resolved { h: marked.as_ref().unwrap_or(h), ..resolved };
-    remember_decision(path, &decision, (asked, is_for_flow), limit, &resolved);
+    remember_decision(path, decision, (asked, *is_for_flow), limit, &resolved);
     match refused {
         Some(cause) => stop(path, cause, limit, resolved),
         None => act(slow, path, decision, resolved, marked.is_some()),
@@ -69,7 +69,7 @@ pub(super) fn carry_out(
 fn act(
     slow: &mut Slow,
     path: &mut Path,
-    decision: Decision,
+    decision: &Decision,
     resolved: Resolved<'_>,
     is_marked: bool,
 ) {
@@ -77,18 +77,18 @@ fn act(
     match decision {
         Decision::Go(draft) => {
             let meta = resolved.meta(is_marked);
-            apply(exec, view, &draft, (resolved.packet, resolved.h), &meta);
+            apply(exec, view, draft, (resolved.packet, resolved.h), &meta);
         }
-        Decision::SealAll(seal) => seal_all(exec, view, seal, resolved.packet, resolved.h),
+        Decision::SealAll(seal) => seal_all(exec, view, *seal, resolved.packet, resolved.h),
         Decision::Translate(Translation { draft, found, rewrite }) => {
             let h = resolved.h.into();
-            let by = (&found, rewrite);
+            let by = (found, *rewrite);
             if let Some(packet) = translate(&mut exec.out, by, resolved.packet, h) {
-                apply_translated(exec, view, &draft, packet, h);
+                apply_translated(exec, view, draft, packet, h);
             }
         }
         Decision::Hold(key, origin) => {
-            slow.waiting.hold((view, &mut exec.out), resolved.packet, resolved.h, (origin, key));
+            slow.waiting.hold((view, &mut exec.out), resolved.packet, resolved.h, (*origin, *key));
         }
         Decision::Gather(why) => {
             let h = resolved.h;
@@ -96,14 +96,14 @@ fn act(
             handed.forget_ports();
             let Executor { out, rooms, .. } = exec;
             let (fragments, ends) = (rooms.fragments.as_deref_mut(), (h.src, h.dst, h.protocol));
-            gather(fragments, (view, out), handed, ends, why);
+            gather(fragments, (view, out), handed, ends, *why);
         }
         Decision::Error(cause, reason, origin) => {
             let by = (&*view, &mut exec.out);
-            slow.errors.make(by, &resolved.packet, resolved.h, (origin, cause));
-            exec.out.drop(resolved.packet, reason);
+            slow.errors.make(by, &resolved.packet, resolved.h, (*origin, *cause));
+            exec.out.drop(resolved.packet, *reason);
         }
-        Decision::Drop(reason) => exec.out.drop(resolved.packet, reason),
+        Decision::Drop(reason) => exec.out.drop(resolved.packet, *reason),
         Decision::Consume => exec.out.end(resolved.packet, Outcome::Consumed),
     }
 }
@@ -117,7 +117,7 @@ fn claim(path: &mut Path, decided: &mut Decided, h: &Headers) {
 }
 
 /// Hands a packet to another worker, with the tokens that it may have got.
-fn hand_over(path: &mut Path, to: usize, decided: Decided, resolved: Resolved<'_>) {
+fn hand_over(path: &mut Path, to: usize, decided: &mut Decided, resolved: Resolved<'_>) {
     let Resolved { packet, entered, grant, .. } = resolved;
     if let Some(judging) = grant.and_then(Grant::into_judging) {
         let handed = handed(&path.view.reader, packet, entered);
@@ -128,7 +128,7 @@ fn hand_over(path: &mut Path, to: usize, decided: Decided, resolved: Resolved<'_
     };
     if decided.is_for_flow {
         // A worker's number is below 256.
-        remember(path, Action::HandOver { to: to as u8 }, decided.asked, meta);
+        remember(path, Action::HandOver { to: to as u8 }, &mut decided.asked, meta);
     }
     path.exec.out.hand_over(&path.view, to, packet, meta);
 }

@@ -42,15 +42,15 @@ pub(super) fn move_on_fragment(
             meta.enter(ingress, has_flow);
             outers.into_iter().for_each(|outers| meta.set_outers(outers));
             let entry = Entry::of(&path.view, &meta, held.as_deref());
-            let decided = resolve(&path.view, packet.data(), &h, entry);
+            let mut decided = resolve(&path.view, packet.data(), &h, entry);
             let entered = Entered::Arrived(&meta, ports);
-            carry_out(slow, path, decided, Resolved { packet, h: &h, entered, grant });
+            carry_out(slow, path, &mut decided, Resolved { packet, h: &h, entered, grant });
         }
         Handed::Again(packet, origin, _) => {
             let entry = Entry::Outbound(origin);
-            let decided = resolve(&path.view, packet.data(), &h, entry);
+            let mut decided = resolve(&path.view, packet.data(), &h, entry);
             let entered = Entered::Again(origin, ports);
-            carry_out(slow, path, decided, Resolved { packet, h: &h, entered, grant });
+            carry_out(slow, path, &mut decided, Resolved { packet, h: &h, entered, grant });
         }
         // Those are judged already, and never wait here.
         Handed::Sealed(packet, sas) => seal_on(&path.view, &mut path.exec, packet, sas),

@@ -39,8 +39,8 @@ pub(super) fn resolve_miss(
         // It parsed when it was classified.
         Err(error) => return path.exec.out.drop(packet, error.into()),
     };
-    let decided = resolve_arrival(&path.view, packet.data(), &h, meta, held);
+    let mut decided = resolve_arrival(&path.view, packet.data(), &h, meta, held);
     path.exec.out.counters.work.flow_misses.add(u64::from(!decided.decision.is_counted_later()));
     let entered = Entered::Arrived(meta, None);
-    carry_out(slow, path, decided, Resolved { packet, h: &h, entered, grant });
+    carry_out(slow, path, &mut decided, Resolved { packet, h: &h, entered, grant });
 }

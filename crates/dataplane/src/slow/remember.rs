@@ -13,7 +13,7 @@ use crate::resolve::{Decision, PolicyAnswers};
 pub(super) fn remember_decision(
     path: &mut Path,
     decision: &Decision,
-    (asked, is_for_flow): (PolicyAnswers, bool),
+    (asked, is_for_flow): (&mut PolicyAnswers, bool),
     limit: Option<&RateLimit>,
     resolved: &Resolved<'_>,
 ) {
@@ -69,7 +69,7 @@ fn learn_own<O: Thread>(path: &mut Path<O>, action: Action, meta: &Meta) -> bool
 pub(crate) fn remember<O: Thread>(
     path: &mut Path<O>,
     action: Action,
-    asked: PolicyAnswers,
+    asked: &mut PolicyAnswers,
     meta: &Meta,
 ) {
     if learn_own(path, action, meta) || !meta.has_flow {
@@ -77,7 +77,7 @@ pub(crate) fn remember<O: Thread>(
     }
     let key = meta.key();
     let hash = path.flows.hasher().hash(&key);
-    if let Some((plan, stamps)) = asked.into_plan(action) {
+    if let Some((plan, stamps)) = asked.take_plan(action) {
         if let Some(made) = path.view.topology.segments.made(meta) {
             path.exec.rooms.headends.keep(made, &plan, &stamps);
         }
@@ -93,7 +93,7 @@ fn remember_with(
     path: &mut Path,
     action: Action,
     (limit, looked): With<'_, '_>,
-    mut asked: PolicyAnswers,
+    asked: &mut PolicyAnswers,
     meta: &Meta,
 ) {
     if limit.is_none() && looked.is_none() {
@@ -105,9 +105,9 @@ fn remember_with(
     let key = meta.key();
     let hash = path.flows.hasher().hash(&key);
     let Some(place) = path.flows.room(hash) else { return };
-    if let Some(action) = with_look(path, place, action, &mut asked, looked)
+    if let Some(action) = with_look(path, place, action, asked, looked)
         && let Some(action) = under(path, place, action, limit)
-        && let Some((plan, stamps)) = asked.into_plan(action)
+        && let Some((plan, stamps)) = asked.take_plan(action)
     {
         path.flows.put(place, hash, key, plan, stamps);
     }
@@ -118,7 +118,7 @@ fn remember_translation(
     path: &mut Path,
     translation: &Translation,
     (limit, looked): With<'_, '_>,
-    mut asked: PolicyAnswers,
+    asked: &mut PolicyAnswers,
     meta: &Meta,
 ) {
     let key = meta.key();
@@ -128,9 +128,9 @@ fn remember_translation(
     let slot = translations.keep(place, path.flows.places(), translation);
     if let Some(slot) = slot
         && let action = Action::Translate(slot)
-        && let Some(action) = with_look(path, place, action, &mut asked, looked)
+        && let Some(action) = with_look(path, place, action, asked, looked)
         && let Some(action) = under(path, place, action, limit)
-        && let Some((plan, stamps)) = asked.into_plan(action)
+        && let Some((plan, stamps)) = asked.take_plan(action)
     {
         path.flows.put(place, hash, key, plan, stamps);
     }

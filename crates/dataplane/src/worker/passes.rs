@@ -101,7 +101,7 @@ impl Misses<HelperOut> for Leaver {
                 counters.into_iter().for_each(|counters| drop(asked.count_also(counters)));
                 asked.count(&path.view, &h);
             }
-            remember(path, draft.action, asked, meta);
+            remember(path, draft.action, &mut asked, meta);
             return apply(&mut path.exec, &path.view, &draft, (packet, &h), meta);
         }
         self.has_left = true;
