@@ -7,6 +7,7 @@ use arrayvec::ArrayVec;
 use forward::Resolution;
 use io::tun::back::UNMARKED;
 use outcome::DropReason;
+use policy::WorkerIndex;
 use wire::Headers;
 
 use crate::features::explain_rare;
@@ -44,19 +45,19 @@ pub(crate) fn explain(view: &View, probe: &Probe) -> Explanation {
             )
         }
     };
-    explain_arrival(view, &probe.packet, &h, entry, mark)
+    explain_arrival(view, &probe.packet, &h, (entry, view.owner(false)), mark)
 }
 
-/// Tells what would be done with a packet that has come.
+/// Tells what would be done with a packet that has come. `owner` is the worker that may have SAs of its own for it.
 pub(crate) fn explain_arrival(
     view: &View,
     packet: &[u8],
     h: &Headers,
-    entry: Entry<'_>,
+    (entry, owner): (Entry<'_>, Option<WorkerIndex>),
     mark: u32,
 ) -> Explanation {
     let mut steps = Vec::new();
-    let decided = resolve_aloud(view, packet, h, entry, &mut steps);
+    let decided = resolve_aloud(view, packet, h, (entry, owner), &mut steps);
     let has_failed =
         |step: &Step| matches!(step, Step::Neighbour { resolution: Resolution::Failed, .. });
     let fate = match Fate::of(&decided.decision) {

@@ -86,6 +86,6 @@ fn explained(
     held: Option<&SaEntry<Sa>>,
 ) -> Option<Explanation> {
     let h = wire::parse_ip(packet.data()).ok()?;
-    let entry = Entry::of(view, meta, held);
+    let entry = (Entry::of(view, meta, held), view.owner(meta.ingress.is_of_other()));
     Some(explain_arrival(view, packet.data(), &h, entry, meta.ingress.mark))
 }

@@ -34,13 +34,22 @@ pub(crate) struct Judging {
 pub(crate) enum Handed {
     /// A packet that arrived, or was decrypted.
     Arrived(Arrived),
-    /// A packet that was resolved before: held, or made by the worker. Of a fragment, what its packet's
-    /// first one has for ports, if that was found out.
-    Again(Packet, Origin, Option<FirstPorts>),
+    /// A packet that was resolved before: held, or made by the worker.
+    Again(Again),
     /// A packet that the homes of its inner SAs have sealed, and the SAs that are left.
     Sealed(Packet, SaBundle),
     /// A frame for a slot of the receiving worker, or a packet for its private interface.
     Frame(Packet, Option<u16>),
+}
+
+/// A packet that no port has received now, or a device.
+pub(crate) struct Again {
+    pub(crate) packet: Packet,
+    pub(crate) origin: Origin,
+    /// Of a fragment, what its packet's first one has for ports, if that was found out.
+    pub(crate) ports: Option<FirstPorts>,
+    /// True if it is another worker's, handed over.
+    pub(crate) is_of_other: bool,
 }
 
 /// A packet that arrived at another worker; its span is the IP packet.
@@ -79,9 +88,9 @@ impl Handed {
     pub(crate) fn into_packet(self) -> Packet {
         match self {
             Handed::Arrived(Arrived { packet, .. }) => packet,
-            Handed::Again(packet, ..) | Handed::Sealed(packet, _) | Handed::Frame(packet, _) => {
-                packet
-            }
+            Handed::Again(Again { packet, .. })
+            | Handed::Sealed(packet, _)
+            | Handed::Frame(packet, _) => packet,
         }
     }
 
@@ -89,7 +98,7 @@ impl Handed {
     pub(crate) fn packet(&self) -> &Packet {
         match self {
             Handed::Arrived(Arrived { packet, .. })
-            | Handed::Again(packet, ..)
+            | Handed::Again(Again { packet, .. })
             | Handed::Sealed(packet, _)
             | Handed::Frame(packet, _) => packet,
         }
@@ -98,7 +107,7 @@ impl Handed {
     pub(crate) fn packet_mut(&mut self) -> &mut Packet {
         match self {
             Handed::Arrived(Arrived { packet, .. })
-            | Handed::Again(packet, ..)
+            | Handed::Again(Again { packet, .. })
             | Handed::Sealed(packet, _)
             | Handed::Frame(packet, _) => packet,
         }
@@ -113,7 +122,18 @@ impl Handed {
     /// Forgets the packet's ports, to be found out anew.
     pub(crate) fn forget_ports(&mut self) {
         match self {
-            Handed::Arrived(Arrived { ports, .. }) | Handed::Again(_, _, ports) => *ports = None,
+            Handed::Arrived(Arrived { ports, .. }) | Handed::Again(Again { ports, .. }) => {
+                *ports = None;
+            }
+            Handed::Sealed(..) | Handed::Frame(..) => {}
+        }
+    }
+
+    /// Notes that it is another worker's.
+    pub(crate) fn become_of_other(&mut self) {
+        match self {
+            Handed::Arrived(Arrived { ingress, .. }) => *ingress = ingress.of_other(),
+            Handed::Again(Again { is_of_other, .. }) => *is_of_other = true,
             Handed::Sealed(..) | Handed::Frame(..) => {}
         }
     }

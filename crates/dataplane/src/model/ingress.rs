@@ -62,6 +62,14 @@ impl Ingress {
         Ingress { via, ..self }
     }
 
+    /// True if they are another worker's, handed over.
+    pub(crate) const fn is_of_other(self) -> bool {
+        match self.is_decrypted() {
+            true => self.via & OWN == 0,
+            false => self.via == OWN,
+        }
+    }
+
     /// The SA that they were decrypted by.
     #[inline(always)]
     pub(crate) fn via(self) -> Option<SaHandle> {
@@ -98,6 +106,7 @@ mod tests {
         for (own, via) in ways.into_iter().zip([None, sa]) {
             let other = own.of_other();
             assert_ne!(own, other);
+            assert_eq!([own.is_of_other(), other.is_of_other()], [false, true]);
             assert_eq!(other, other.of_other(), "handed on");
             assert_eq!([own.via(), other.via()], [via; 2]);
             assert_eq!([own.is_decrypted(), other.is_decrypted()], [via.is_some(); 2]);

@@ -28,7 +28,7 @@ pub(crate) use between::{Between, Made, RefusedStep, SteppedScratch};
 pub use counter::Counter;
 pub(crate) use draft::{Draft, FirstPorts, Gather, RateLimit, SealAll, Translation};
 pub use explanation::{Came, Explanation, Fate, Probe};
-pub(crate) use handed::{Arrived, Handed, Judging, Left, Parcel, Payload};
+pub(crate) use handed::{Again, Arrived, Handed, Judging, Left, Parcel, Payload};
 pub(crate) use hint::FlowHint;
 pub(crate) use ingress::{Ingress, Key};
 pub(crate) use meta::{Meta, Metas, Source};

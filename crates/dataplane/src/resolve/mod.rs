@@ -59,7 +59,7 @@ mod waits;
 mod ways;
 
 use esp::Sa;
-use policy::SaEntry;
+use policy::{SaEntry, WorkerIndex};
 use wire::Headers;
 
 use arrival::{arrival, decrypted};
@@ -79,9 +79,16 @@ pub(crate) use ways::{Route, next_hop_of, route};
 use crate::model::{Meta, Notes, Step};
 use crate::view::View;
 
-/// Decides about an IP packet with headers `h`.
-pub(crate) fn resolve(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>) -> Decided {
-    decide(view, packet, h, entry, (false, &mut ()))
+/// Decides about an IP packet with headers `h`. `owner` is the worker that may have SAs of its own for it
+/// ([`View::owner`]).
+pub(crate) fn resolve(
+    view: &View,
+    packet: &[u8],
+    h: &Headers,
+    entry: Entry<'_>,
+    owner: Option<WorkerIndex>,
+) -> Decided {
+    decide(view, packet, h, (entry, owner), (false, &mut ()))
 }
 
 /// Decides about a packet that was classified. `held` is the SA that has decrypted it, where that may have been
@@ -93,7 +100,8 @@ pub(crate) fn resolve_arrival(
     meta: &Meta,
     held: Option<&SaEntry<Sa>>,
 ) -> Decided {
-    resolve(view, packet, h, Entry::of(view, meta, held))
+    let owner = view.owner(meta.ingress.is_of_other());
+    resolve(view, packet, h, Entry::of(view, meta, held), owner)
 }
 
 /// As [`resolve`], with a note of each answer that the decision follows from.
@@ -101,10 +109,10 @@ pub(crate) fn resolve_aloud(
     view: &View,
     packet: &[u8],
     h: &Headers,
-    entry: Entry<'_>,
+    (entry, owner): (Entry<'_>, Option<WorkerIndex>),
     steps: &mut Vec<Step>,
 ) -> Decided {
-    decide(view, packet, h, entry, (false, steps))
+    decide(view, packet, h, (entry, owner), (false, steps))
 }
 
 /// Decides about a fragment whose headers `h` have the ports of its packet's first one.
@@ -113,8 +121,9 @@ pub(crate) fn resolve_fragment(
     packet: &[u8],
     h: &Headers,
     entry: Entry<'_>,
+    owner: Option<WorkerIndex>,
 ) -> Decided {
-    decide(view, packet, h, entry, (true, &mut ()))
+    decide(view, packet, h, (entry, owner), (true, &mut ()))
 }
 
 #[inline(always)]
@@ -122,14 +131,14 @@ fn decide<N: Notes>(
     view: &View,
     packet: &[u8],
     h: &Headers,
-    entry: Entry<'_>,
+    (entry, owner): (Entry<'_>, Option<WorkerIndex>),
     (knows_ports, notes): (bool, &mut N),
 ) -> Decided {
     let asked = PolicyAnswers::default();
     let nat = Nat::of(view, packet, h, &entry);
     let (at_limit, wants_own, too_big) = (None, None, None);
     let mut question = Question {
-        context: Context { view, packet, h, knows_ports, nat: &nat },
+        context: Context { view, packet, h, owner, knows_ports, nat: &nat },
         asked,
         at_limit,
         wants_own,

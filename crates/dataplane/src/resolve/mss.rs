@@ -42,7 +42,7 @@ pub(super) fn longest_back(context: &Context<'_>, iif: u32) -> Option<usize> {
     let (view, h) = (context.view, context.h);
     let (src_port, dst_port) = (h.dst_port, h.src_port);
     let back = Headers { src: h.dst, dst: h.src, src_port, dst_port, ..*h };
-    let flow = view.flow(&back, iif, Marks::default());
+    let flow = view.flow(&back, iif, Marks::default(), context.owner);
     let Outbound::Protect(_, sa) = view.reader.outbound(&flow) else { return None };
     let sa = view.reader.sa(sa)?;
     let (src, dst) = (sa.config.params.src, sa.config.params.dst);

@@ -27,7 +27,7 @@ pub(super) fn ask_policy<N: Notes>(
         question.tell(|| Step::Exempt);
         return Policy::Clear;
     }
-    let flow = view.flow(h, origin.iif(), marks);
+    let flow = view.flow(h, origin.iif(), marks, question.owner);
     let outbound = match view.reader.outbound(&flow) {
         nobodys @ (Outbound::NoPolicy | Outbound::DefaultBlock) => {
             outbound_by_quoted(question, origin.iif(), marks).unwrap_or(nobodys)
@@ -79,7 +79,7 @@ pub(super) fn ask_policy<N: Notes>(
 
 /// Notes whether the owner of a policy is to be asked for SAs of the worker's own, while these protect.
 fn note_own<N: Notes>(question: &mut Question<'_, N>, policy: &PolicyEntry, sas: &[SaHandle]) {
-    if question.view.reader.wants_own(policy, sas, question.view.owner) {
+    if question.view.reader.wants_own(policy, sas, question.owner) {
         question.wants_own = Some(policy.config.index);
     }
 }

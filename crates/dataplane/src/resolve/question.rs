@@ -2,7 +2,7 @@
 
 use core::ops::Deref;
 
-use policy::{Direction, Flow, PolicyEntry, SaHandle};
+use policy::{Direction, Flow, PolicyEntry, SaHandle, WorkerIndex};
 use wire::{Fragment, Headers};
 
 use super::decision::{ErrorCame, PolicyAnswers, Quote};
@@ -15,6 +15,8 @@ pub(super) struct Context<'a> {
     pub(super) view: &'a View,
     pub(super) packet: &'a [u8],
     pub(super) h: &'a Headers,
+    /// The worker that may have SAs of its own for it.
+    pub(super) owner: Option<WorkerIndex>,
     /// A fragment's headers have the ports of its packet's first one.
     pub(super) knows_ports: bool,
     /// Decision of Linux's NAT about its connection.

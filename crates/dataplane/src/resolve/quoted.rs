@@ -47,7 +47,7 @@ pub(super) fn outbound_by_quoted<'q, N: Notes>(
         return None;
     }
     let answer = answer_to_quoted(question)?;
-    let outbound = view.reader.outbound(&view.flow(&answer, iif, marks));
+    let outbound = view.reader.outbound(&view.flow(&answer, iif, marks, question.owner));
     outbound.policy().is_some_and(|policy| policy.config.flags.icmp).then_some(outbound)
 }
 

@@ -35,7 +35,8 @@ pub(super) fn note_segment_error<N: Notes>(question: &mut Question<'_, N>, came:
 /// True if an error came as the packets of a headend go.
 pub(crate) fn is_as_sent(came: ErrorCame, view: &View, headend: &Headend) -> bool {
     let h = outer_headers(headend);
-    let outbound = view.reader.outbound(&view.flow(&h, LOOPBACK, Marks::of_mark(0)));
+    let outbound =
+        view.reader.outbound(&view.flow(&h, LOOPBACK, Marks::of_mark(0), view.owner(false)));
     let is_protected = matches!(
         outbound,
         Outbound::Protect(..) | Outbound::ProtectAll(..) | Outbound::NoState(..)

@@ -81,7 +81,7 @@ fn note_outer<N: Notes>(question: &mut Question<'_, N>, headend: &Headend) {
     let view = question.view;
     question.tell(|| Step::Headend { mode: headend.mode().name(), first: headend.first() });
     let h = outer_headers(headend);
-    let flow = view.flow(&h, LOOPBACK, Marks::of_mark(0));
+    let flow = view.flow(&h, LOOPBACK, Marks::of_mark(0), view.owner(false));
     let found = view.reader.outbound(&flow);
     let policy = found.policy();
     question.asked.note_stamp(view.reader.stamp(Direction::Out, &flow, policy));

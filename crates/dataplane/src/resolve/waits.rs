@@ -10,7 +10,8 @@ use crate::view::View;
 pub(crate) fn has_sa(view: &View, packet: &[u8], origin: Origin) -> bool {
     // One that does not parse any more may go too: to be dropped.
     wire::parse_ip(packet).map_or(true, |h| {
-        let ask = |marks| view.reader.outbound(&view.flow(&h, origin.iif(), marks));
+        let flow = |marks| view.flow(&h, origin.iif(), marks, view.owner(false));
+        let ask = |marks| view.reader.outbound(&flow(marks));
         match ask(origin.marks()) {
             Outbound::NoState(..) => false,
             Outbound::NoPolicy | Outbound::Bypass(_) => {

@@ -209,7 +209,7 @@ pub(super) fn onward(view: &View, h: &Headers, origin: Origin) -> Route {
 /// The longest packet that a headend's packets' SA takes, where policy has one for them.
 pub(super) fn fits_sa(view: &View, headend: &Headend) -> Option<usize> {
     let h = outer_headers(headend);
-    let flow = view.flow(&h, LOOPBACK, Marks::of_mark(0));
+    let flow = view.flow(&h, LOOPBACK, Marks::of_mark(0), view.owner(false));
     let Outbound::Protect(_, sa) = view.reader.outbound(&flow) else { return None };
     let sa = view.reader.sa(sa)?;
     let params = &sa.config.params;

@@ -15,16 +15,18 @@ use crate::out::AnyOut;
 use crate::out::hold::KEYS_AT_ONCE;
 use crate::resolve::{Entry, SaWait, resolve};
 
-/// Resolves a packet that no port received, and carries the decision out. `grant`: tokens of a limit that it has
-/// waited for.
+/// Resolves a packet that no port received, and carries the decision out. `is_of_other`: it is another worker's, handed
+/// over. `grant`: tokens of a limit that it has waited for.
 pub(super) fn resolve_again(
     slow: &mut Slow,
     path: &mut Path,
     packet: Packet,
     h: &Headers,
-    (origin, grant): (Origin, Option<Grant>),
+    (origin, is_of_other): (Origin, bool),
+    grant: Option<Grant>,
 ) {
-    let mut decided = resolve(&path.view, packet.data(), h, Entry::Outbound(origin));
+    let owner = path.view.owner(is_of_other);
+    let mut decided = resolve(&path.view, packet.data(), h, Entry::Outbound(origin), owner);
     let entered = Entered::Again(origin, None);
     carry_out(slow, path, &mut decided, Resolved { packet, h, entered, grant });
 }
@@ -56,7 +58,7 @@ fn retry_key(slow: &mut Slow, path: &mut Path, key: &SaWait) {
         asked |= asks;
         path.exec.out.released(1);
         match wire::parse_ip(packet.data()) {
-            Ok(h) => resolve_again(slow, path, packet, &h, (origin, None)),
+            Ok(h) => resolve_again(slow, path, packet, &h, (origin, false), None),
             Err(error) => path.exec.out.drop(packet, error.into()),
         }
     }
@@ -77,7 +79,7 @@ pub(super) fn send_errors(slow: &mut Slow, path: &mut Path) {
             Ok(h) if path.view.topology.is_local_addr(h.dst) => {
                 path.exec.out.give_to_linux(error);
             }
-            Ok(h) => resolve_again(slow, path, error, &h, (origin, None)),
+            Ok(h) => resolve_again(slow, path, error, &h, (origin, false), None),
             Err(reason) => path.exec.out.drop(error, reason.into()),
         }
     }

@@ -9,7 +9,7 @@ use wire::Headers;
 
 use crate::burst::classify::meta_of;
 use crate::features::limit::Grant;
-use crate::model::{Arrived, FirstPorts, Handed, Meta, Origin};
+use crate::model::{Again, Arrived, FirstPorts, Handed, Meta, Origin};
 
 /// How a packet came to the slow path.
 #[derive(Clone, Copy)]
@@ -47,6 +47,8 @@ pub(super) fn handed(reader: &Reader<Sa>, packet: Packet, entered: Entered<'_>) 
         Entered::Arrived(meta, ports) => {
             Handed::Arrived(Arrived { ports, ..Arrived::new(reader, packet, meta) })
         }
-        Entered::Again(origin, ports) => Handed::Again(packet, origin, ports),
+        Entered::Again(origin, ports) => {
+            Handed::Again(Again { packet, origin, ports, is_of_other: false })
+        }
     }
 }

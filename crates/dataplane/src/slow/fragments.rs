@@ -9,7 +9,7 @@ use super::seal_on::seal_on;
 use crate::burst::Path;
 use crate::burst::classify::meta_of;
 use crate::features::limit::Grant;
-use crate::model::{Arrived, FirstPorts, Handed};
+use crate::model::{Again, Arrived, FirstPorts, Handed};
 use crate::out::AnyOut;
 use crate::resolve::{Entry, resolve, resolve_fragment};
 
@@ -42,13 +42,15 @@ pub(super) fn move_on_fragment(
             meta.enter(ingress, has_flow);
             outers.into_iter().for_each(|outers| meta.set_outers(outers));
             let entry = Entry::of(&path.view, &meta, held.as_deref());
-            let mut decided = resolve(&path.view, packet.data(), &h, entry);
+            let owner = path.view.owner(ingress.is_of_other());
+            let mut decided = resolve(&path.view, packet.data(), &h, entry, owner);
             let entered = Entered::Arrived(&meta, ports);
             carry_out(slow, path, &mut decided, Resolved { packet, h: &h, entered, grant });
         }
-        Handed::Again(packet, origin, _) => {
+        Handed::Again(Again { packet, origin, is_of_other, .. }) => {
             let entry = Entry::Outbound(origin);
-            let mut decided = resolve(&path.view, packet.data(), &h, entry);
+            let owner = path.view.owner(is_of_other);
+            let mut decided = resolve(&path.view, packet.data(), &h, entry, owner);
             let entered = Entered::Again(origin, ports);
             carry_out(slow, path, &mut decided, Resolved { packet, h: &h, entered, grant });
         }

@@ -11,10 +11,10 @@ use super::seal_on::seal_on;
 use crate::burst::Path;
 use crate::burst::classify::meta_of_packet;
 use crate::flows::FlowCache;
-use crate::model::{Action, Arrived, Handed, Meta, prefetch_headers};
+use crate::model::{Action, Again, Arrived, Handed, Meta, prefetch_headers};
 use crate::out::AnyOut;
 
-/// Moves on what was handed over, in its order.
+/// Moves on what was handed over, or was put off here, in its order.
 pub(super) fn take_over(
     slow: &mut Slow,
     path: &mut Path,
@@ -26,7 +26,7 @@ pub(super) fn take_over(
     for handed in handed.drain(..) {
         match handed {
             Handed::Arrived(Arrived { ports: Some(ports), .. })
-            | Handed::Again(_, _, Some(ports)) => {
+            | Handed::Again(Again { ports: Some(ports), .. }) => {
                 move_on_fragment(slow, path, handed, (Some(ports), None))
             }
             Handed::Arrived(one) => {
@@ -35,10 +35,12 @@ pub(super) fn take_over(
                 // As many as were handed over.
                 let _ = arrived.try_push(one);
             }
-            Handed::Again(packet, origin, None) => match wire::parse_ip(packet.data()) {
-                Ok(h) => resolve_again(slow, path, packet, &h, (origin, None)),
-                Err(error) => path.exec.out.drop(packet, error.into()),
-            },
+            Handed::Again(Again { packet, origin, is_of_other, .. }) => {
+                match wire::parse_ip(packet.data()) {
+                    Ok(h) => resolve_again(slow, path, packet, &h, (origin, is_of_other), None),
+                    Err(error) => path.exec.out.drop(packet, error.into()),
+                }
+            }
             Handed::Sealed(packet, sas) => seal_on(&path.view, &mut path.exec, packet, sas),
             Handed::Frame(packet, slot) => {
                 let out = &mut path.exec.out;
@@ -56,7 +58,7 @@ pub(super) fn take_over(
         let mut meta = Meta::default();
         match meta_of_packet(packet, &mut meta) {
             Ok(()) => {
-                meta.enter(ingress.of_other(), *has_flow);
+                meta.enter(*ingress, *has_flow);
                 outers.iter().for_each(|outers| meta.set_outers(outers.clone()));
             }
             Err(reason) => meta.end = Some(reason.into()),
@@ -65,7 +67,7 @@ pub(super) fn take_over(
     }
     path.look_for(&mut metas);
     if path.exec.crypt.opens.room() < arrived.len() {
-        open_own(slow, path);
+        path.open_gathered(slow);
     }
     for (Arrived { packet, held, .. }, meta) in arrived.into_iter().zip(&metas) {
         if path.exec.out.taps.is_some() {
@@ -77,7 +79,7 @@ pub(super) fn take_over(
             false => path.enter_any(slow, packet, meta, held.as_deref()),
         }
         if path.exec.crypt.opens.is_to_unwrap() {
-            open_own(slow, path);
+            path.open_gathered(slow);
         }
     }
 }
@@ -88,16 +90,8 @@ pub(super) fn take_over_of_others(
     path: &mut Path,
     handed: &mut ArrayVec<Handed, BURST_LEN>,
 ) {
-    let me = path.view.owner.take();
+    handed.iter_mut().for_each(Handed::become_of_other);
     take_over(slow, path, handed);
-    path.view.owner = me;
-}
-
-/// Opens what was gathered: what comes out of it is of this worker.
-fn open_own(slow: &mut Slow, path: &mut Path) {
-    let owner = path.view.owner.replace(path.view.worker);
-    path.open_gathered(slow);
-    path.view.owner = owner;
 }
 
 /// True if a packet's plan, if there is one, hands it to another worker.

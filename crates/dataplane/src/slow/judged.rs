@@ -77,9 +77,7 @@ impl Out {
     /// Hands a packet that has its tokens to another worker, as its SA has moved there meanwhile.
     #[cold]
     pub(crate) fn hand_judged(&mut self, to: usize, mut handed: Handed, judging: Judging) {
-        if let Handed::Arrived(arrived) = &mut handed {
-            arrived.ingress = arrived.ingress.of_other();
-        }
+        handed.become_of_other();
         self.send_parcel(to, Parcel { handed, judging: Some(judging) });
     }
 }

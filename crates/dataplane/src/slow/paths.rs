@@ -15,7 +15,7 @@ use crate::features::paths::Crafted;
 pub(super) fn send_probes(slow: &mut Slow, path: &mut Path) {
     let Some(mut paths) = path.exec.rooms.paths.take() else { return };
     while let Some((packet, h, origin)) = paths.next_answer() {
-        resolve_again(slow, path, packet, &h, (origin, None));
+        resolve_again(slow, path, packet, &h, (origin, false), None);
     }
     let mut probes: ArrayVec<Crafted, BURST_LEN> = ArrayVec::new();
     let Path { view, exec: Executor { crypt, out, .. }, .. } = &mut *path;
@@ -23,6 +23,6 @@ pub(super) fn send_probes(slow: &mut Slow, path: &mut Path) {
     paths.make(view, out, crypt.ivs.random(), |probe| drop(probes.try_push(probe)));
     path.exec.rooms.paths = Some(paths);
     for (packet, h, origin) in probes {
-        resolve_again(slow, path, packet, &h, (origin, None));
+        resolve_again(slow, path, packet, &h, (origin, false), None);
     }
 }

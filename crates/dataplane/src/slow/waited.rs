@@ -15,7 +15,7 @@ use crate::burst::classify::meta_of_packet;
 use crate::features::Holds;
 use crate::features::limit::Grant;
 use crate::features::limit::queues::Dequeued;
-use crate::model::{Action, Arrived, Handed, Meta, RateSlot};
+use crate::model::{Action, Again, Arrived, Handed, Meta, RateSlot};
 use crate::out::AnyOut;
 
 /// Moves on what has tokens now, and ends what has waited too long; some of it at once.
@@ -34,12 +34,14 @@ pub(super) fn move_on_waited(slow: &mut Slow, path: &mut Path) {
 pub(super) fn go_on(slow: &mut Slow, path: &mut Path, handed: Handed, grant: Grant) {
     let arrived = match handed {
         Handed::Arrived(arrived @ Arrived { ports: None, .. }) => arrived,
-        Handed::Arrived(Arrived { ports, .. }) | Handed::Again(_, _, ports @ Some(_)) => {
+        Handed::Arrived(Arrived { ports, .. })
+        | Handed::Again(Again { ports: ports @ Some(_), .. }) => {
             return move_on_fragment(slow, path, handed, (ports, Some(grant)));
         }
-        Handed::Again(packet, origin, None) => {
+        Handed::Again(Again { packet, origin, is_of_other, .. }) => {
+            let from = (origin, is_of_other);
             return match wire::parse_ip(packet.data()) {
-                Ok(h) => resolve_again(slow, path, packet, &h, (origin, Some(grant))),
+                Ok(h) => resolve_again(slow, path, packet, &h, from, Some(grant)),
                 Err(error) => path.exec.out.drop(packet, error.into()),
             };
         }
@@ -59,17 +61,12 @@ pub(super) fn go_on(slow: &mut Slow, path: &mut Path, handed: Handed, grant: Gra
     if path.exec.out.taps.is_some() {
         path.tap_handed(&packet, &meta, held.as_deref());
     }
-    let owner = path.view.owner;
-    if ingress == ingress.of_other() {
-        path.view.owner = None;
-    }
     match limited_by_plan(path, &packet, &meta) {
         Some(slot) => {
             path.exec.apply_granted(&path.view, (slot, grant), packet, &meta);
         }
         None => resolve_miss(slow, path, (packet, Some(grant)), &meta, held.as_deref()),
     }
-    path.view.owner = owner;
 }
 
 /// The place of the limit in a packet's plan, if that holds.

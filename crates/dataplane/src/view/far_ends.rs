@@ -32,7 +32,7 @@ impl View {
             least = least.min(own.unwrap_or(least).saturating_sub(overhead));
             overhead += end.encap.overhead();
             let h = end.outer_headers();
-            let flow = self.flow(&h, LOOPBACK, Marks::of_mark(0));
+            let flow = self.flow(&h, LOOPBACK, Marks::of_mark(0), self.owner(false));
             let outbound = self.reader.outbound(&flow);
             note(self.reader.stamp(Direction::Out, &flow, outbound.policy()));
             let sa = match outbound {

@@ -36,9 +36,6 @@ pub(crate) struct View {
     pub(crate) now: Now,
     /// Index of the lane of the policies' counters that is written.
     pub(crate) worker: WorkerIndex,
-    /// The worker whose packets are worked on, which may have SAs of its own (RFC 9611): this one; none
-    /// while they are another one's, handed over to the home of their SA.
-    pub(crate) owner: Option<WorkerIndex>,
     /// The packet offload devices that the worker has a queue of.
     pub(crate) reach: Reach,
 }
@@ -54,21 +51,9 @@ impl View {
         let neighbours = tables.neighbours.load_full();
         let path_mtus = tables.path_mtus.load_full();
         let steering = tables.steering.load_full();
-        let (owner, nat) = (Some(worker), tables.nat.clone());
+        let nat = tables.nat.clone();
         let reach = Reach::default();
-        View {
-            tables,
-            topology,
-            neighbours,
-            path_mtus,
-            steering,
-            nat,
-            reader,
-            now,
-            worker,
-            owner,
-            reach,
-        }
+        View { tables, topology, neighbours, path_mtus, steering, nat, reader, now, worker, reach }
     }
 
     /// One of the same tables with another reader of the databases.
@@ -155,9 +140,22 @@ impl View {
         }
     }
 
-    /// A packet as the policy database sees it; `iif` is the interface that routing rules see it come in by.
-    pub(crate) fn flow<'h>(&self, h: &'h Headers, iif: u32, marks: Marks) -> Flow<'h> {
-        Flow::marked(h, self.leads_to(h, iif), marks).of(self.owner)
+    /// A packet as the policy database sees it; `iif` is the interface that routing rules see it come in by, and `owner`
+    /// the worker that may have SAs of its own for it ([`View::owner`]).
+    pub(crate) fn flow<'h>(
+        &self,
+        h: &'h Headers,
+        iif: u32,
+        marks: Marks,
+        owner: Option<WorkerIndex>,
+    ) -> Flow<'h> {
+        Flow::marked(h, self.leads_to(h, iif), marks).of(owner)
+    }
+
+    /// The worker that may have SAs of its own for a packet (RFC 9611): this one; none for another worker's packet, which was
+    /// handed over to the home of its SA.
+    pub(crate) fn owner(&self, is_of_other: bool) -> Option<WorkerIndex> {
+        (!is_of_other).then_some(self.worker)
     }
 
     /// Of a packet from Linux, through the private interface, whose index is 0 here, or a tunnel interface;

@@ -109,7 +109,6 @@ impl Worker {
         self.path.exec.rooms.fragments = Some(Box::new(fragments));
         let (out, now_ns) = (&mut self.path.exec.out, self.path.view.now.ns);
         self.path.view.worker = index;
-        self.path.view.owner = Some(index);
         out.peers = peers;
         // The limits of what waits are shared by the workers.
         let mut old = core::mem::replace(&mut out.neighbours, NeighbourQueue::new(workers));
