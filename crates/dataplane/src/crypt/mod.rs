@@ -90,6 +90,12 @@ impl Crypt {
         (self.deflate.get_or_insert_default(), &mut self.inflation)
     }
 
+    /// True if something was gathered, and is not opened or sealed yet.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        !self.opens.is_empty() || !self.seals.is_empty()
+    }
+
     /// Takes what was gathered to be sealed, with its sequence numbers; none if that is nothing.
     #[inline(always)]
     pub(crate) fn take_seals(&mut self, reader: &Reader<Sa>) -> Option<Box<Seals>> {

@@ -43,6 +43,21 @@ impl<'w> Alone<'w> {
         }
     }
 
+    /// Opens what was gathered, and moves on what was inside.
+    pub(crate) fn open_gathered(&mut self) {
+        self.path.open_gathered(self.slow);
+    }
+
+    /// Seals what was gathered, and sends it.
+    pub(crate) fn seal_gathered(&mut self) {
+        self.path.exec.seal_gathered(&self.path.view);
+    }
+
+    /// Opens and seals what was gathered.
+    pub(crate) fn finish(&mut self) {
+        self.path.finish(self.slow);
+    }
+
     /// Sends on what waited for SAs that are there now.
     pub(crate) fn retry(&mut self) {
         retry(self.slow, self.path);

@@ -134,7 +134,9 @@ impl Worker {
     /// Hands a burst to the helpers.
     pub(super) fn submit(&mut self, burst: &mut Burst, source: Source) {
         // What the worker has gathered alone it counts and numbers alone.
-        self.path.finish(&mut self.slow);
+        if self.path.exec.crypt.has_work() {
+            self.drain_helpers().finish();
+        }
         let Some(helpers) = &mut self.helpers else { return };
         let out = &mut self.path.exec.out;
         let mut batch = helpers.spare.pop().unwrap_or_else(|| Box::new(Batch::new(&out.pool)));

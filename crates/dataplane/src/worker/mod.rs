@@ -293,7 +293,10 @@ impl Worker {
     /// Runs what has been gathered through the engine and out of the ports; `is_idle` if nothing
     /// came.
     fn finish_round(&mut self, is_idle: bool) {
-        self.path.open_gathered(&mut self.slow);
+        // Bursts go to helpers only when nothing is gathered, so these have none, and are not waited for.
+        if !self.path.exec.crypt.opens.is_empty() {
+            self.drain_helpers().open_gathered();
+        }
         if self.path.exec.rooms.devices.is_some() {
             self.exchange_with_devices();
         }
@@ -303,13 +306,15 @@ impl Worker {
         if self.slow.has_errors() {
             self.drain_helpers().send_errors();
         }
-        if self.path.exec.rooms.aggfrag.has_senders() {
-            self.path.exec.send_due(&self.path.view, false);
-        }
         if self.path.exec.rooms.paths.is_some() {
             self.tend_paths();
         }
-        self.path.exec.seal_gathered(&self.path.view);
+        if !self.path.exec.crypt.seals.is_empty() {
+            self.drain_helpers().seal_gathered();
+        }
+        if self.path.exec.rooms.aggfrag.has_senders() {
+            self.send_payloads();
+        }
         if !self.path.exec.out.between.is_empty() {
             self.finish_steps();
         }

@@ -18,6 +18,17 @@ impl Worker {
         }
     }
 
+    /// At the end of a round: sends the payloads that are due.
+    ///
+    /// Helpers may have bursts, and are not waited for: they leave packets of IP-TFS to the worker, so an SA that is sent by
+    /// here is numbered and counted by the worker alone, also while another thread has the turn.
+    #[inline(never)]
+    pub(super) fn send_payloads(&mut self) {
+        let Path { view, exec, .. } = &mut self.path;
+        exec.send_due(view, false);
+        exec.seal_gathered(view);
+    }
+
     /// Brings all that waits to its end: payloads leave and are taken apart as they are.
     pub(super) fn settle_payloads(&mut self) {
         if self.path.exec.rooms.aggfrag.is_used() {
