@@ -54,12 +54,14 @@ build: setup-demo ## release build of the daemon and the preload library
 deb: setup build ## a package of it for Debian, in build/deb
 	@scripts/deb
 
-demo: $(if $(filter rtl,$(DEVICE)),build-rtl,build) ## four hosts, two gateways, one tunnel, all figures; KEEP=1 leaves it up; DEVICE=rtl; CELL=1 to 4: small cells; PORTS=xdp, packet or unprivileged, ENCAP=1
+demo: $(if $(filter rtl,$(DEVICE)),build-rtl,build) ## four hosts, two gateways, one tunnel, all figures; KEEP=1 leaves it up; DEVICE=rtl; CELL=1 to 4: small cells; SDWAN=1: three uplinks; PORTS=xdp, packet or unprivileged, ENCAP=1
 ifeq ($(DEVICE),rtl)
 	@scripts/fetch-charon6
 	@CULVERT='$(CURDIR)/$(RTL)' $(PYTHON) demo/rtl.py $(if $(filter 1 yes true,$(KEEP)),--keep)
 else ifneq ($(CELL),)
 	@$(PYTHON) demo/cells.py $(CELL) $(if $(filter 1 yes true,$(KEEP)),--keep)
+else ifneq ($(SDWAN),)
+	@$(PYTHON) demo/sdwan.py $(if $(filter 1 yes true,$(KEEP)),--keep)
 else
 	@$(PYTHON) demo/demo.py $(if $(filter 1 yes true,$(KEEP)),--keep) \
 	  $(if $(PORTS),--ports $(PORTS)) $(if $(filter 1 yes true,$(ENCAP)),--encap)

@@ -83,6 +83,10 @@ impl Config {
         for (key, value, remedy) in super::paths::problems(&self.path_options, &self.paths) {
             found.add(key, &value, remedy);
         }
+        let names = Names { is_name: valid_name, is_interface: valid_interface };
+        for (at, key, value, remedy) in super::steer::problems(&self.steers, &self.paths, names) {
+            found.add(format!("steer[{at}].{key}"), &value, remedy);
+        }
         if !(1..=86_400).contains(&self.path_mtu.lifetime_s) {
             found.add("path_mtu.lifetime_s", &self.path_mtu.lifetime_s, "1 to 86400 seconds");
         }
@@ -254,7 +258,10 @@ impl Config {
             found.add(format!("iptfs[{at}].{key}"), &value, remedy);
         }
         found.0.extend(self.limit_problems(&self.limits));
-        self.of_limited_applications(found);
+        let limits = self.limits.iter().map(|limit| limit.application.as_ref());
+        self.of_application_names("limit", limits, found);
+        let steers = self.steers.iter().map(|steer| steer.application.as_ref());
+        self.of_application_names("steer", steers, found);
         for (at, key, value, remedy) in super::srv6::problems(&self.sids, valid_interface) {
             found.add(format!("sid[{at}].{key}"), &value, remedy);
         }
@@ -266,13 +273,18 @@ impl Config {
         }
     }
 
-    /// Judges the applications that limits name.
-    fn of_limited_applications(&self, found: &mut Found) {
+    /// Judges the applications that the entries of a section name.
+    fn of_application_names<'c>(
+        &self,
+        section: &str,
+        names: impl Iterator<Item = Option<&'c String>>,
+        found: &mut Found,
+    ) {
         let catalogue = super::catalogue(&self.application_list).ok();
         let is_known = |name: &str| catalogue.as_ref().is_none_or(|all| all.find(name).is_some());
-        for (i, limit) in self.limits.iter().enumerate() {
-            let Some(name) = &limit.application else { continue };
-            let key = format!("limit[{i}].application");
+        for (i, name) in names.enumerate() {
+            let Some(name) = name else { continue };
+            let key = format!("{section}[{i}].application");
             if !self.applications.enabled {
                 let wrong = "applications are not told apart";
                 found.say(key, name, wrong, "add enabled = true in [applications]");

@@ -49,6 +49,7 @@ impl Config {
             sids: _,
             path_options: _,
             paths: _,
+            steers: _,
             path_mtu: _,
             vici: _,
             security,
@@ -113,6 +114,7 @@ impl Config {
             sids: Vec::new(),
             path_options: PathsConfig::default(),
             paths: Vec::new(),
+            steers: Vec::new(),
             path_mtu: PathMtuConfig::default(),
             vici: ViciConfig::default(),
             security: self.security.clone(),
@@ -145,6 +147,7 @@ impl Config {
             sids: next.sids.clone(),
             path_options: next.path_options.clone(),
             paths: next.paths.clone(),
+            steers: next.steers.clone(),
             path_mtu: next.path_mtu.clone(),
             vici: next.vici.clone(),
             ..fixed

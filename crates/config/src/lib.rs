@@ -21,6 +21,7 @@
 //! | `nat`            | `[nat]`                                        |
 //! | `paths`          | `[paths]`, `[[path]]`                          |
 //! | `srv6`           | `[srv6]`, `[[sid]]`                            |
+//! | `steer`          | `[[steer]]`                                    |
 //! | `security`       | `[security]`                                   |
 //! | `vici`           | `[vici]`                                       |
 //! | `tunnel_headers` | `[tunnel_headers]`                             |
@@ -58,6 +59,7 @@ mod schema;
 mod security;
 mod shape;
 mod srv6;
+mod steer;
 mod tunnel;
 mod tunnel_headers;
 mod vici;
@@ -92,6 +94,7 @@ use self::problem::Place;
 pub use self::problem::{Listed, Problem, nearest};
 pub use self::security::SecurityConfig;
 pub use self::srv6::{SidConfig, Srv6Config};
+pub use self::steer::SteerConfig;
 pub use self::tunnel::{TunnelConfig, or_any};
 pub use self::tunnel_headers::TunnelHeadersConfig;
 pub use self::vici::ViciConfig;
@@ -183,6 +186,9 @@ pub struct Config {
     /// Paths that are measured.
     #[serde(default, rename = "path")]
     pub paths: Vec<PathConfig>,
+    /// Which traffic takes which of the paths, in order.
+    #[serde(default, rename = "steer")]
+    pub steers: Vec<SteerConfig>,
     /// Settings of path MTUs.
     #[serde(default)]
     pub path_mtu: PathMtuConfig,

@@ -142,6 +142,16 @@ pub enum Way {
     Both,
 }
 
+impl From<Way> for TrafficDirection {
+    fn from(way: Way) -> TrafficDirection {
+        match way {
+            Way::Out => TrafficDirection::Out,
+            Way::In => TrafficDirection::In,
+            Way::Both => TrafficDirection::Both,
+        }
+    }
+}
+
 const fn pass() -> Action {
     Action(Treatment::Pass)
 }
@@ -204,11 +214,7 @@ impl LimitConfig {
 
     /// Which way packets go.
     pub fn direction(&self) -> TrafficDirection {
-        match self.direction {
-            Way::Out => TrafficDirection::Out,
-            Way::In => TrafficDirection::In,
-            Way::Both => TrafficDirection::Both,
-        }
+        self.direction.into()
     }
 
     /// True if packets are under it by itself. If not, it is another limit's parent alone.

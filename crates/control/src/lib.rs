@@ -126,6 +126,7 @@ impl Daemon {
         if self.life.retries(now) {
             self.retry();
         }
+        self.crew.select_paths(now, self.linux.observer.snapshot(), &mut self.shows.event_log);
         self.carry_out(now);
         if let Some(builtin) = self.sa.source.builtin_mut() {
             builtin.confirm();
@@ -146,6 +147,7 @@ impl Daemon {
             self.linux.due_in(now),
             self.sa.due_in(now, &self.config.guard),
             self.offload.due_in(),
+            self.crew.paths.due_in(now),
             self.life.due_in(now),
         ];
         let due = due.into_iter().flatten().fold(TICK, Duration::min);

@@ -112,6 +112,12 @@ pub enum Command {
     /// nothing, by kind, and what the reflector has sent back.
     #[command(after_help = path::EXAMPLES)]
     Path(PathArgs),
+    /// Path selection (`[[steer]]`): which traffic takes which of the measured paths.
+    ///
+    /// Each rule has a row for each of its paths, the preferred one first: how it stands under the rule's bounds, and its share of
+    /// the flows.
+    #[command(after_help = "Example: watch -n 1 culvert steer")]
+    Steer,
     /// Routes and neighbours as the data path sees them.
     Route,
     /// Packets in, and how each of them ended.

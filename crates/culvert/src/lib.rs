@@ -93,6 +93,7 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         Command::App(args) => app::app(name, json, args)?,
         Command::Limit(command) => limit::limit(name, json, command)?,
         Command::Path(args) => path::path(name, json, args)?,
+        Command::Steer => steer::steer(name, json)?,
         Command::Route => show::route(name, json)?,
         Command::Stats(args) if args.xfrm => show::xfrm_stats(name, json)?,
         Command::Stats(args) => show::stats(name, json, args.workers)?,

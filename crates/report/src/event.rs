@@ -98,6 +98,13 @@ pub enum Occurrence {
         /// State after the change.
         to: String,
     },
+    /// The flows of a rule take other paths.
+    Steered {
+        /// Name of the rule.
+        rule: String,
+        /// Names of the paths; none: its packets are stopped.
+        paths: Vec<String>,
+    },
     /// A router said what a path carries.
     PathMtu {
         /// Outer destination of the SA.

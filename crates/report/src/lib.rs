@@ -27,6 +27,7 @@ pub mod paths;
 pub mod protocol;
 mod reload;
 pub mod rule_text;
+mod steering;
 pub mod terminal;
 pub mod units;
 mod warning;
@@ -50,6 +51,7 @@ pub use limit::{
 pub use measured::{MeasuredPath, MeasuredPaths, ReflectorCounts};
 pub use nat::{Nat, NatConnection, NatEnds, NatTable};
 pub use reload::{Configuration, Refusal, Reloaded};
+pub use steering::{PathStanding, Steer, SteerPath};
 pub use warning::{Warning, WarningKind, Warnings};
 pub use why::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 pub use words::{
@@ -90,6 +92,8 @@ pub enum Request {
     Limits,
     /// Asks for [`MeasuredPaths`].
     Path,
+    /// A list of [`Steer`].
+    Steer,
     /// [`Refused`], or null.
     LimitSet(LimitSet),
     /// Asks for [`Routes`].

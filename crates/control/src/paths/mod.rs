@@ -2,25 +2,30 @@
 
 mod keys;
 mod rows;
+mod rules;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use config::{PathConfig, PathMode, PathsConfig};
-use dataplane::{PathEnds, PathReflector, PathSession, PathSetup, PathState, Probes};
+use apps::AppId;
+use config::{PathConfig, PathMode, PathsConfig, SteerConfig};
+
+use dataplane::{PathEnds, PathReflector, PathSession, PathSetup, PathState, Probes, Steering};
 use esp::IvSource;
 use mirror::Snapshot;
 use paths::stamp::Key;
-use paths::{Kind, Limits, Prober, Reflector};
-use report::Occurrence;
+use paths::{Kind, Limits, Prober, Quality, Reflector};
+use report::{Occurrence, PathStanding, Steer, SteerPath};
 
 use crate::clock::Now;
 use crate::workers::Workers;
 
 pub use keys::read_key;
+use rules::PathSelection;
+use selection::Standing;
 
 /// Sessions that a stateful reflector counts for.
 const COUNTED_SESSIONS: usize = 4096;
@@ -43,6 +48,11 @@ pub struct Paths {
     random: Option<IvSource>,
     /// Tunnel interfaces as the worker was told of them, by session. `None`: it is to be told anew.
     told: Option<Vec<u32>>,
+    selection: PathSelection,
+    /// Qualities by session, as the worker has told them last.
+    measured: HashMap<u32, Quality>,
+    /// Place of the session that the worker is asked of next, and when.
+    next: (usize, Option<Instant>),
 }
 
 /// A path in one class.
@@ -69,6 +79,7 @@ impl Paths {
         now: Now,
         options: &PathsConfig,
         configured: &[PathConfig],
+        steers: &[SteerConfig],
     ) -> Result<(), String> {
         let files = configured.iter().filter_map(|path| path.key_file.as_ref());
         let files = files.chain(options.key_files.iter().filter(|_| options.reflector));
@@ -136,6 +147,8 @@ impl Paths {
         self.configured = configured.to_vec();
         self.told = None;
         self.ends = Arc::new(self.all_ends());
+        self.selection.follow(steers, configured);
+        self.measured.retain(|id, _| self.sessions.iter().any(|session| session.id == *id));
         Ok(())
     }
 
@@ -198,6 +211,79 @@ impl Paths {
         });
         workers.measure(PathSetup { sessions, reflector });
         self.told = Some(tunnels);
+    }
+
+    /// When paths are to be judged again; `None` without rules.
+    pub fn due_in(&self, now: Now) -> Option<Duration> {
+        let (_, at) = self.next;
+        (!self.selection.is_empty()).then(|| at.map_or(Duration::ZERO, |at| now.until(at)))
+    }
+
+    /// Judges the paths of all rules. `Some` if workers need other rules, with an event for each whose paths have changed.
+    ///
+    /// A path that has died counts at once. Other measurements are asked of the worker each [`JUDGED_EVERY`], some
+    /// sessions at a time, so that many of them cost the control thread no more.
+    pub fn select(
+        &mut self,
+        now: Now,
+        snapshot: &Snapshot,
+        workers: &Workers,
+        application: impl Fn(&str) -> Option<AppId>,
+    ) -> Option<(Steering, Vec<Occurrence>)> {
+        let is_due = self.due_in(now).is_some_and(|due| due.is_zero());
+        if is_due && !self.sessions.is_empty() {
+            let (from, _) = self.next;
+            let reports = workers.measured(from);
+            let left = reports.as_ref().map_or(0, |reports| reports.left);
+            let reports = reports.map(|reports| reports.sessions).unwrap_or_default();
+            let from = if left == 0 { 0 } else { from + reports.len() };
+            self.next = (from, Some(now.at + JUDGED_EVERY));
+            self.measured.extend(reports.into_iter().map(|report| (report.id, report.quality)));
+        }
+        let Paths { sessions, measured, selection, .. } = self;
+        let places = sessions.iter().map(|session| ((session.path, session.dscp), session));
+        let places: HashMap<_, _> = match selection.is_empty() {
+            true => HashMap::new(),
+            false => places.collect(),
+        };
+        let clock = Duration::from_nanos(now.at_ns);
+        let (steering, changed) =
+            selection.update(clock, (snapshot, &application), |path, class| {
+                let session = places.get(&(path, class))?;
+                quality_of(session.state, measured.get(&session.id))
+            })?;
+        let by_rule = |name: &String| Occurrence::Steered {
+            rule: name.clone(),
+            paths: selection.takers(name),
+        };
+        Some((steering, changed.iter().map(by_rule).collect()))
+    }
+
+    /// Rules of path selection, and how their paths stand.
+    pub fn steers(&self, now: Now) -> Vec<Steer> {
+        let clock = Duration::from_nanos(now.at_ns);
+        let path = |(name, standing, weight): (&str, Standing, u16)| {
+            let well = match standing {
+                Standing::Bad { well_since } => well_since,
+                Standing::Good | Standing::Dead => None,
+            };
+            SteerPath {
+                name: name.to_owned(),
+                stands: match standing {
+                    Standing::Good => PathStanding::Good,
+                    Standing::Bad { .. } => PathStanding::Bad,
+                    Standing::Dead => PathStanding::Dead,
+                },
+                well_s: well.map(|since| clock.saturating_sub(since).as_secs()),
+                weight,
+            }
+        };
+        let rules = self.selection.rules().map(|(rule, paths)| Steer {
+            rule: rule.name.clone(),
+            paths: paths.into_iter().map(path).collect(),
+            return_after_s: rule.return_after_s,
+        });
+        rules.collect()
     }
 
     /// Index of a session's tunnel interface, or one that none has; 0 without one.
@@ -277,6 +363,23 @@ impl Paths {
         })
     }
 }
+
+/// Quality of a path as rules judge it. `None` while too little is known.
+fn quality_of(state: PathState, measured: Option<&Quality>) -> Option<selection::Quality> {
+    match (state, measured) {
+        (PathState::Untried, _) | (_, None) => None,
+        (PathState::Dead, _) => Some(selection::Quality::default()),
+        (_, Some(quality)) => Some(selection::Quality {
+            is_alive: true,
+            delay: Duration::from_nanos(quality.delay_ns),
+            jitter: Duration::from_nanos(quality.jitter_ns),
+            loss_ppm: quality.loss_ppm(),
+        }),
+    }
+}
+
+/// How often paths are judged.
+const JUDGED_EVERY: Duration = Duration::from_millis(100);
 
 /// Identifier of the first session's echoes between two addresses.
 const ECHO_IDENT: u16 = 0xc0de;

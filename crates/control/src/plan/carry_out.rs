@@ -106,8 +106,8 @@ impl Daemon {
             Step::Vici(Change { to, .. }) => {
                 self.shows.vici.follow(to, &self.life.confinement).map_err(StepError::Vici)?;
             }
-            Step::Paths(Change { to: (options, paths), .. }) => {
-                crew.paths.follow(now, options, paths).map_err(StepError::Paths)?;
+            Step::Paths(Change { to: (options, paths, steers), .. }) => {
+                crew.paths.follow(now, options, paths, steers).map_err(StepError::Paths)?;
                 self.wants.topology = true;
             }
             Step::Workers(Change { to, .. }) => self.change_workers(to)?,

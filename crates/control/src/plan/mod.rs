@@ -103,7 +103,9 @@ fn steps(
     steps.extend(missing(&wanted.tunnels, &running.tunnels).map(Step::OpenTunnel));
     steps.extend(missing(&wanted.memifs, &running.memifs).map(Step::OpenMemif));
     steps.extend(Change::between(&before.vici, &wanted.vici).map(Step::Vici));
-    let of_paths = |config: &Config| (config.path_options.clone(), config.paths.clone());
+    let of_paths = |config: &Config| {
+        (config.path_options.clone(), config.paths.clone(), config.steers.clone())
+    };
     let (from, to) = (of_paths(before), of_paths(wanted));
     // Files may have other keys than before.
     let has_keys = !to.0.key_files.is_empty() || to.1.iter().any(|path| path.key_file.is_some());

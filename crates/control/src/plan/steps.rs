@@ -19,7 +19,7 @@ use std::fmt;
 
 use config::{
     ApplicationConfig, ApplicationsConfig, GtpuConfig, GuardConfig, LimitConfig, MarkConfig,
-    MemifConfig, OverlayConfig, PathConfig, PathMtuConfig, PathsConfig, PortConfig, SidConfig,
+    MemifConfig, OverlayConfig, PathConfig, PathMtuConfig, PathsConfig, PortConfig, SidConfig, SteerConfig,
     Srv6Config, TunnelConfig, ViciConfig, VlanConfig,
 };
 
@@ -62,8 +62,8 @@ pub enum Step {
     OpenMemif(MemifConfig),
     /// Charon is asked elsewhere, or not at all.
     Vici(Change<ViciConfig>),
-    /// Measured paths and the reflector, with their keys.
-    Paths(Change<(PathsConfig, Vec<PathConfig>)>),
+    /// Measured paths and the reflector, with their keys, and which traffic takes which of them.
+    Paths(Change<(PathsConfig, Vec<PathConfig>, Vec<SteerConfig>)>),
     /// A port is taken from Linux, if its interface is there; else when it comes.
     OpenPort(PortConfig),
     /// Marks of what arrives at ports.
@@ -146,7 +146,7 @@ impl fmt::Display for Step {
             Step::CloseMemif(config) => write!(f, "close the memif port {}", config.interface),
             Step::OpenMemif(config) => write!(f, "open the memif port {}", config.interface),
             Step::Vici(_) => f.write_str("follow [vici]"),
-            Step::Paths(_) => f.write_str("follow [paths] and [[path]]"),
+            Step::Paths(_) => f.write_str("follow [paths], [[path]] and [[steer]]"),
             Step::Workers(Change { from, to }) => {
                 write!(f, "change from {} workers to {}", from.workers.len(), to.workers.len())
             }

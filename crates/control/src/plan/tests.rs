@@ -113,9 +113,10 @@ impl Model {
             Step::Workers(change) => set(&mut running.layout, change),
             Step::Vici(change) => set(&mut values.vici, change),
             Step::Paths(change) => {
-                let mut both = (values.path_options.clone(), values.paths.clone());
-                set(&mut both, change);
-                (values.path_options, values.paths) = both;
+                let mut all =
+                    (values.path_options.clone(), values.paths.clone(), values.steers.clone());
+                set(&mut all, change);
+                (values.path_options, values.paths, values.steers) = all;
             }
             Step::Marks(change) => set(&mut values.marks, change),
             Step::Vlans(change) => set(&mut values.vlans, change),

@@ -11,6 +11,8 @@ use report::{Direction, Limit};
 use tracing::info;
 
 use super::Crew;
+use crate::clock::Now;
+use crate::events::EventLog;
 use crate::sources::Source;
 use crate::sources::kernel::KernelSource;
 use crate::steering::TakenEsp;
@@ -55,6 +57,16 @@ impl Crew {
         let at = (self.workers.count(), self.workers.now_ns());
         let application = |name: &str| self.recognition.id(name);
         self.rate_limits.follow(limits, snapshot, application, at)
+    }
+
+    /// Has flows take other paths where measurements or interfaces say so.
+    pub(crate) fn select_paths(&mut self, now: Now, snapshot: &Snapshot, log: &mut EventLog) {
+        let Crew { paths, workers, recognition, tables, .. } = self;
+        let selected = paths.select(now, snapshot, workers, |name| recognition.id(name));
+        if let Some((steering, changes)) = selected {
+            tables.steering.store(Arc::new(steering));
+            changes.into_iter().for_each(|change| log.add(now, change));
+        }
     }
 
     /// `culvert limit show`.

@@ -88,6 +88,14 @@ fn text(event: &Event) -> String {
         Occurrence::PathState { path, dscp, from, to } => {
             ("path-state", format!("{path} (dscp {dscp}): {to}, was {from}"))
         }
+        Occurrence::Steered { rule, paths } => {
+            let to = if paths.is_empty() {
+                "stopped".into()
+            } else {
+                format!("by {}", paths.join(", "))
+            };
+            ("steered", format!("{rule}: {to}"))
+        }
         Occurrence::PathMtu { dst, mtu } => ("path-mtu", format!("{mtu} bytes to {dst}")),
         Occurrence::PortUp { port } => ("port-up", port.clone()),
         Occurrence::PortDown { port, why } => ("port-down", format!("{port}: {why}")),

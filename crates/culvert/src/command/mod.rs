@@ -21,6 +21,7 @@ mod output;
 pub mod path;
 pub mod reload;
 pub mod show;
+pub mod steer;
 pub mod top;
 pub mod trace;
 pub mod tunnels;

@@ -31,6 +31,9 @@ pub(super) fn write(what: &Occurrence) {
         Occurrence::PathState { path, dscp, from, to } => {
             info!(event = "path-state", path, dscp, from, to);
         }
+        Occurrence::Steered { rule, paths } => {
+            info!(event = "steered", rule, paths = paths.join(","));
+        }
         Occurrence::PathMtu { dst, mtu } => info!(event = "path-mtu", %dst, mtu),
         Occurrence::PortUp { port } => info!(event = "port-up", port),
         Occurrence::PortDown { port, why } => info!(event = "port-down", port, why),

@@ -1,0 +1,280 @@
+//! `[[steer]]`: which traffic takes which of the paths.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use selection::{Bounds, Candidate, Fallback, MAX_CANDIDATES, Rule, Spread};
+use serde::Deserialize;
+
+use super::limit::{Names, Way, Wrong};
+use super::marks::Dscp;
+use super::paths::PathConfig;
+use super::prefix::AddressPrefix;
+
+/// `[[steer]]`: paths of some traffic. The first entry that is about a packet decides, once for its flow.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SteerConfig {
+    /// Name of the rule.
+    pub name: String,
+    /// The paths by their names, the preferred one first.
+    pub paths: Vec<String>,
+    /// Which way packets go: `out` are those that were not decrypted here.
+    #[serde(default)]
+    pub direction: Way,
+    /// The interface that packets come in by.
+    #[serde(default)]
+    pub interface: Option<String>,
+    /// Where they come from.
+    #[serde(default)]
+    pub src: Option<AddressPrefix>,
+    /// Where they go.
+    #[serde(default)]
+    pub dst: Option<AddressPrefix>,
+    /// DSCP of the packets.
+    #[serde(default)]
+    pub dscp: Option<Dscp>,
+    /// Mark of the packets.
+    #[serde(default)]
+    pub mark: Option<u32>,
+    /// Application of their flow, by its name.
+    #[serde(default)]
+    pub application: Option<String>,
+    /// The class of probes that the paths are judged by; `dscp`, or the first class of each path when left out.
+    #[serde(default)]
+    pub class: Option<Dscp>,
+    /// How flows are spread over good paths.
+    #[serde(default)]
+    pub spread: SpreadOf,
+    /// Shares of the paths, in their order; equal when left out.
+    #[serde(default)]
+    pub weights: Option<Vec<u16>>,
+    /// Treatment of packets while no path is good.
+    #[serde(default)]
+    pub otherwise: Otherwise,
+    /// Longest delay of a good path, there and back, in milliseconds.
+    #[serde(default)]
+    pub max_delay_ms: Option<u32>,
+    /// Largest jitter of a good path, in milliseconds.
+    #[serde(default)]
+    pub max_jitter_ms: Option<u32>,
+    /// Largest loss of a good path, in percent.
+    #[serde(default)]
+    pub max_loss_percent: Option<f64>,
+    /// Seconds for which a path is well before its flows come back.
+    #[serde(default = "return_after_s")]
+    pub return_after_s: u32,
+}
+
+/// How flows are spread over good paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SpreadOf {
+    /// All take the first good path.
+    #[default]
+    Prefer,
+    /// They share the good paths.
+    Share,
+}
+
+/// Treatment of packets while no path is good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Otherwise {
+    /// They take the least bad path.
+    #[default]
+    Best,
+    /// They are dropped.
+    Block,
+}
+
+const fn return_after_s() -> u32 {
+    30
+}
+
+impl SteerConfig {
+    /// The rule, with paths by their place among `places`. The configuration is checked: each is there.
+    pub fn rule(&self, places: &HashMap<&str, u16>) -> Rule {
+        let weights = self.weights.iter().flatten().copied().chain(std::iter::repeat(1));
+        let paths = self.paths.iter().filter_map(|name| places.get(name.as_str()));
+        let ms = |ms: u32| Duration::from_millis(ms.into());
+        Rule {
+            candidates: paths
+                .zip(weights)
+                .map(|(path, weight)| Candidate { path: *path, weight })
+                .collect(),
+            bounds: Bounds {
+                delay: self.max_delay_ms.map(ms),
+                jitter: self.max_jitter_ms.map(ms),
+                // A percent has ten thousand parts of a million.
+                loss_ppm: self.max_loss_percent.map(|percent| (percent * 10_000.0) as u32),
+            },
+            spread: match self.spread {
+                SpreadOf::Prefer => Spread::Prefer,
+                SpreadOf::Share => Spread::Share,
+            },
+            fallback: match self.otherwise {
+                Otherwise::Best => Fallback::LeastBad,
+                Otherwise::Block => Fallback::Block,
+            },
+            return_after: Duration::from_secs(self.return_after_s.into()),
+        }
+    }
+
+    /// The class of probes that a path is judged by.
+    pub fn class_of(&self, path: &PathConfig) -> Option<Dscp> {
+        self.class.or(self.dscp).or_else(|| path.dscp.first().copied())
+    }
+
+    /// The first value that cannot be by itself: its key, itself, and what is allowed.
+    fn problem(&self, names: Names) -> Option<(&'static str, String, &'static str)> {
+        let is_time = |ms: Option<u32>| ms.is_some_and(|ms| !(1..=60_000).contains(&ms));
+        let time = |key, ms: Option<u32>| {
+            is_time(ms)
+                .then(|| (key, ms.unwrap_or_default().to_string(), "1 to 60000 milliseconds"))
+        };
+        if !(names.is_name)(&self.name) {
+            return Some(("name", self.name.clone(), "1 to 64 letters, digits, '-' and '_'"));
+        }
+        if let Some(interface) = self.interface.as_ref().filter(|name| !(names.is_interface)(name))
+        {
+            return Some(("interface", interface.clone(), "an interface of 1 to 15 characters"));
+        }
+        if self.paths.is_empty() || self.paths.len() > MAX_CANDIDATES {
+            return Some(("paths", self.paths.len().to_string(), "1 to 64 names of [[path]]"));
+        }
+        if let Some(weights) = &self.weights {
+            let is_wrong = weights.len() != self.paths.len() || weights.contains(&0);
+            if is_wrong {
+                return Some((
+                    "weights",
+                    format!("{weights:?}"),
+                    "a number above 0 for each of paths",
+                ));
+            }
+            if self.spread == SpreadOf::Prefer {
+                return Some((
+                    "weights",
+                    format!("{weights:?}"),
+                    "nothing, or spread = \"share\": preferred paths have no shares",
+                ));
+            }
+        }
+        if let Some(percent) =
+            self.max_loss_percent.filter(|percent| !(0.0..=100.0).contains(percent))
+        {
+            return Some(("max_loss_percent", percent.to_string(), "0 to 100"));
+        }
+        if self.return_after_s > 86_400 {
+            return Some((
+                "return_after_s",
+                self.return_after_s.to_string(),
+                "at most a day: 86400 seconds",
+            ));
+        }
+        time("max_delay_ms", self.max_delay_ms)
+            .or_else(|| time("max_jitter_ms", self.max_jitter_ms))
+    }
+}
+
+/// A value that cannot be, of each entry the first: its entry, its key, itself, and what is allowed.
+pub(super) fn problems(entries: &[SteerConfig], paths: &[PathConfig], names: Names) -> Vec<Wrong> {
+    let known: HashMap<&str, &PathConfig> =
+        paths.iter().map(|path| (path.name.as_str(), path)).collect();
+    let mut found = Vec::new();
+    for (at, entry) in entries.iter().enumerate() {
+        if let Some((key, value, allowed)) = entry.problem(names) {
+            found.push((at, key, value, allowed));
+        } else if entries.iter().take(at).any(|other| other.name == entry.name) {
+            found.push((at, "name", entry.name.clone(), "another name for each rule"));
+        } else if let Some((value, allowed)) = wrong_path(entry, &known) {
+            found.push((at, "paths", value, allowed));
+        }
+    }
+    found
+}
+
+/// The first path of a rule that cannot be.
+fn wrong_path(
+    entry: &SteerConfig,
+    known: &HashMap<&str, &PathConfig>,
+) -> Option<(String, &'static str)> {
+    for (at, name) in entry.paths.iter().enumerate() {
+        let wrong = |allowed| Some((name.clone(), allowed));
+        let Some(path) = known.get(name.as_str()) else {
+            return wrong("the name of a [[path]]");
+        };
+        if entry.paths.iter().take(at).any(|other| other == name) {
+            return wrong("each path once");
+        }
+        if path.tunnel.is_none() {
+            return wrong("a path with a tunnel, which is where its packets leave");
+        }
+        let is_measured = |class: Dscp| path.dscp.contains(&class);
+        if !entry.class_of(path).is_some_and(is_measured) {
+            return wrong(
+                "a path whose dscp has the class of the rule (class, or dscp), so that it is measured",
+            );
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::Config;
+
+    const PATHS: &str = "[[tunnel]]\ninterface = \"ipsec0\"\nif_id = 1\n[[tunnel]]\ninterface = \"ipsec1\"\nif_id = 2\n\
+        [[path]]\nname = \"a\"\ntunnel = \"ipsec0\"\nsource = \"10.0.0.1\"\nto = \"10.0.0.2\"\ndscp = [\"EF\", \"BE\"]\n\
+        [[path]]\nname = \"b\"\ntunnel = \"ipsec1\"\nsource = \"10.0.1.1\"\nto = \"10.0.1.2\"\n\
+        [[path]]\nname = \"c\"\nsource = \"10.0.2.1\"\nto = \"10.0.2.2\"\n";
+
+    fn parse(rules: &str) -> Result<Config, String> {
+        let text = format!("{PATHS}{rules}");
+        Config::parse(&text, Path::new("culvert.toml")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_rule_has_what_is_usual() {
+        let config = parse("[[steer]]\nname = \"all\"\npaths = [\"b\", \"a\"]\nclass = \"BE\"\nmax_loss_percent = 1.5\n").unwrap();
+        let places = [("a", 0), ("b", 1)].into();
+        let rule = config.steers[0].rule(&places);
+        assert_eq!(
+            rule.candidates.iter().map(|c| (c.path, c.weight)).collect::<Vec<_>>(),
+            [(1, 1), (0, 1)]
+        );
+        assert_eq!((rule.bounds.loss_ppm, rule.bounds.delay), (Some(15_000), None));
+        assert_eq!((rule.spread, rule.fallback), (Spread::Prefer, Fallback::LeastBad));
+        assert_eq!(rule.return_after, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_its_key() {
+        let rule = |keys: &str| format!("[[steer]]\nname = \"all\"\n{keys}\n");
+        for (text, named) in [
+            (rule("paths = []"), "steer[0].paths"),
+            (rule("paths = [\"d\"]"), "steer[0].paths"),
+            (rule("paths = [\"a\", \"a\"]"), "steer[0].paths"),
+            (rule("paths = [\"c\"]"), "a path with a tunnel"),
+            (rule("paths = [\"b\"]\ndscp = \"EF\""), "the class of the rule"),
+            (rule("paths = [\"a\"]").replace("all", "a b"), "steer[0].name"),
+            (rule("paths = [\"a\"]") + &rule("paths = [\"a\"]"), "steer[1].name"),
+            (rule("paths = [\"a\"]\nweights = [1]"), "steer[0].weights"),
+            (rule("paths = [\"a\"]\nspread = \"share\"\nweights = [0]"), "steer[0].weights"),
+            (rule("paths = [\"a\"]\nspread = \"share\"\nweights = [1, 2]"), "steer[0].weights"),
+            (rule("paths = [\"a\"]\nmax_delay_ms = 0"), "steer[0].max_delay_ms"),
+            (rule("paths = [\"a\"]\nmax_jitter_ms = 60001"), "steer[0].max_jitter_ms"),
+            (rule("paths = [\"a\"]\nmax_loss_percent = 101"), "steer[0].max_loss_percent"),
+            (rule("paths = [\"a\"]\nreturn_after_s = 86401"), "steer[0].return_after_s"),
+            (rule("paths = [\"a\"]\ninterface = \"a/b\""), "steer[0].interface"),
+            (rule("paths = [\"a\"]\notherwise = \"drop\""), "best, block"),
+            (rule("paths = [\"a\"]\nfoo = 1"), "steer.foo"),
+        ] {
+            let error = parse(&text).unwrap_err();
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+}

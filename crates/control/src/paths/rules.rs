@@ -1,0 +1,145 @@
+//! Path selection (`[[steer]]`): from the configuration and measured qualities to the rules that workers read.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apps::AppId;
+use config::{PathConfig, SteerConfig};
+use dataplane::{PathExit, SteerRule, Steering, TrafficMatch};
+use mirror::Snapshot;
+use selection::{Quality, Selector, Standing};
+
+/// The rules, each with the state of its paths.
+#[derive(Default)]
+pub struct PathSelection {
+    paths: Vec<PathConfig>,
+    rules: Vec<(SteerConfig, Selector)>,
+    /// As they were published: of each rule the index of the interface and the application that it names, and the exits of
+    /// the paths.
+    interfaces: Vec<Option<u32>>,
+    applications: Vec<Option<AppId>>,
+    exits: Vec<Option<PathExit>>,
+    is_new: bool,
+}
+
+impl PathSelection {
+    /// Follows another configuration. While the paths stay the same a rule that stays the same keeps its state.
+    pub fn follow(&mut self, rules: &[SteerConfig], paths: &[PathConfig]) {
+        let keeps = self.paths == paths;
+        if keeps && self.rules.iter().map(|(rule, _)| rule).eq(rules) {
+            return;
+        }
+        let mut old = std::mem::take(&mut self.rules);
+        let names = paths.iter().map(|path| path.name.as_str());
+        let places: HashMap<&str, u16> = names.zip(0..).collect();
+        let mut with_state = |rule: &SteerConfig| {
+            let known = old.iter().position(|(before, _)| keeps && before == rule);
+            let new = || (rule.clone(), Selector::new(rule.rule(&places)));
+            known.map_or_else(new, |at| old.swap_remove(at))
+        };
+        self.rules = rules.iter().map(&mut with_state).collect();
+        self.paths = paths.to_vec();
+        self.is_new = true;
+    }
+
+    /// True if there is nothing to choose.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Judges all paths. `Some` if workers need other rules, with the names of those whose paths have changed.
+    ///
+    /// `quality` answers for a path, by its place, and a class of probes; `None` for one that is not measured yet.
+    pub fn update(
+        &mut self,
+        now: Duration,
+        (snapshot, application): (&Snapshot, &dyn Fn(&str) -> Option<AppId>),
+        quality: impl Fn(usize, u8) -> Option<Quality>,
+    ) -> Option<(Steering, Vec<String>)> {
+        let exits: Vec<_> = self.paths.iter().map(|path| exit(snapshot, path)).collect();
+        let interfaces: Vec<_> =
+            self.rules.iter().map(|(rule, _)| interface(snapshot, rule)).collect();
+        // One that is not there is no flow's.
+        let applications: Vec<_> = self
+            .rules
+            .iter()
+            .map(|(rule, _)| {
+                rule.application.as_deref().map(|name| application(name).unwrap_or(AppId::NONE))
+            })
+            .collect();
+        let is_other = std::mem::take(&mut self.is_new)
+            || applications != self.applications
+            || exits != self.exits
+            || interfaces != self.interfaces;
+        let mut changed = Vec::new();
+        for (rule, selector) in &mut self.rules {
+            let of_path = |at: u16| {
+                let at = usize::from(at);
+                if exits.get(at).is_none_or(Option::is_none) {
+                    return Some(Quality::default());
+                }
+                quality(at, rule.class_of(self.paths.get(at)?)?.0)
+            };
+            if selector.update(now, of_path) {
+                changed.push(rule.name.clone());
+            }
+        }
+        (self.exits, self.interfaces, self.applications) = (exits, interfaces, applications);
+        (is_other || !changed.is_empty()).then(|| (self.steering(), changed))
+    }
+
+    /// The rules as workers read them.
+    fn steering(&self) -> Steering {
+        let rules = self.rules.iter().zip(&self.interfaces).zip(&self.applications);
+        let rules = rules.map(|(((rule, selector), interface), application)| SteerRule {
+            name: rule.name.as_str().into(),
+            matches: TrafficMatch {
+                direction: rule.direction.into(),
+                interfaces: interface.iter().copied().collect(),
+                src: rule.src.map(|prefix| prefix.0),
+                dst: rule.dst.map(|prefix| prefix.0),
+                dscp: rule.dscp.map(|dscp| dscp.0),
+                mark: rule.mark,
+                application: *application,
+                ..TrafficMatch::default()
+            },
+            choice: selector.choice().clone(),
+        });
+        Steering::new(rules.collect(), self.exits.clone())
+    }
+
+    /// Names of the paths that a rule's flows take.
+    pub fn takers(&self, name: &str) -> Vec<String> {
+        let rule = self.rules.iter().find(|(rule, _)| rule.name == name);
+        let takers = rule.iter().flat_map(|(_, selector)| selector.choice().takers());
+        let paths = takers.filter_map(|taker| self.paths.get(usize::from(taker.path)));
+        paths.map(|path| path.name.clone()).collect()
+    }
+
+    /// Each rule with its paths: name, standing, and weight among those that have flows.
+    pub fn rules(&self) -> impl Iterator<Item = (&SteerConfig, Vec<(&str, Standing, u16)>)> {
+        self.rules.iter().map(|(rule, selector)| {
+            let paths = selector.standings().filter_map(|(at, standing)| {
+                let name = self.paths.get(usize::from(at))?.name.as_str();
+                let takers = selector.choice().takers().iter();
+                let weight =
+                    takers.filter(|taker| taker.path == at).map(|taker| taker.weight).sum();
+                Some((name, standing, weight))
+            });
+            (rule, paths.collect())
+        })
+    }
+}
+
+/// Where a path's packets leave; `None` if its tunnel interface is not there, or down.
+fn exit(snapshot: &Snapshot, path: &PathConfig) -> Option<PathExit> {
+    let link = snapshot.link_by_name(path.tunnel.as_deref()?).filter(|link| link.up)?;
+    Some(PathExit { name: Arc::from(path.name.as_str()), ifindex: link.index, gateway: None })
+}
+
+/// The index of the interface that a rule names. One that is not there has an index that none has.
+fn interface(snapshot: &Snapshot, rule: &SteerConfig) -> Option<u32> {
+    let name = rule.interface.as_ref()?;
+    Some(snapshot.link_by_name(name).map_or(super::NO_INTERFACE, |link| link.index))
+}

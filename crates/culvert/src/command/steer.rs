@@ -1,0 +1,75 @@
+//! `culvert steer`: rules of path selection, and where their flows go.
+
+use std::error::Error;
+
+use report::client::ask;
+use report::{PathStanding, Request, Steer, SteerPath};
+
+use crate::table::table;
+
+/// Shows the rules.
+///
+/// # Errors
+/// No daemon answers.
+pub fn steer(name: &str, json: bool) -> Result<String, Box<dyn Error>> {
+    let rules: Vec<Steer> = ask(name, Request::Steer)?;
+    match json {
+        true => Ok(serde_json::to_string(&rules)?),
+        false => Ok(text(&rules)),
+    }
+}
+
+fn text(rules: &[Steer]) -> String {
+    if rules.is_empty() {
+        return "no rules; [[steer]] of the configuration says which traffic takes which path"
+            .into();
+    }
+    let rows = rules.iter().flat_map(|rule| rule.paths.iter().map(|path| row(rule, path)));
+    table(&["RULE", "PATH", "STANDS", "FLOWS"], rows)
+}
+
+fn row(rule: &Steer, path: &SteerPath) -> Vec<String> {
+    let all: u32 = rule.paths.iter().map(|path| u32::from(path.weight)).sum();
+    let flows = match u32::from(path.weight) {
+        0 if all == 0 => "stopped".into(),
+        0 => "-".into(),
+        weight if weight == all => "all".into(),
+        weight => format!("{weight} of {all}"),
+    };
+    let stands = match (path.stands, path.well_s) {
+        (PathStanding::Bad, Some(well)) => {
+            format!("bad, well for {well} s of {} s", rule.return_after_s)
+        }
+        (stands, _) => stands.name().into(),
+    };
+    vec![rule.rule.clone(), path.name.clone(), stands, flows]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(paths: &[(PathStanding, Option<u64>, u16)]) -> Steer {
+        let paths = paths.iter().zip(["fibre", "lte"]).map(|((stands, well_s, weight), name)| {
+            SteerPath { name: name.into(), stands: *stands, well_s: *well_s, weight: *weight }
+        });
+        Steer { rule: "voice".into(), paths: paths.collect(), return_after_s: 30 }
+    }
+
+    fn shown(rule: Steer) -> Vec<String> {
+        let squeeze = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        text(&[rule]).lines().skip(1).map(squeeze).collect()
+    }
+
+    #[test]
+    fn tells_where_flows_go_and_why() {
+        use PathStanding::{Bad, Dead, Good};
+        let seen = shown(rule(&[(Bad, Some(12), 0), (Good, None, 1)]));
+        assert_eq!(seen, ["voice fibre bad, well for 12 s of 30 s -", "voice lte good all"]);
+        let seen = shown(rule(&[(Good, None, 4), (Good, None, 1)]));
+        assert_eq!(seen, ["voice fibre good 4 of 5", "voice lte good 1 of 5"]);
+        let seen = shown(rule(&[(Dead, None, 0), (Bad, None, 0)]));
+        assert_eq!(seen, ["voice fibre dead stopped", "voice lte bad stopped"]);
+        assert!(text(&[]).contains("[[steer]]"));
+    }
+}

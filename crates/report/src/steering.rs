@@ -1,0 +1,50 @@
+//! `culvert steer`: which traffic takes which path.
+
+use serde::{Deserialize, Serialize};
+
+/// A rule, and its paths.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Steer {
+    /// Name of the rule.
+    pub rule: String,
+    /// Its paths, the preferred one first.
+    pub paths: Vec<SteerPath>,
+    /// Seconds for which a path must be well before it has flows again.
+    pub return_after_s: u32,
+}
+
+/// A path under a rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SteerPath {
+    /// Name of the path.
+    pub name: String,
+    /// How it stands.
+    pub stands: PathStanding,
+    /// Seconds for which a bad path has been within the bounds by the margin.
+    pub well_s: Option<u64>,
+    /// Weight among the paths that have flows; 0: it has none.
+    pub weight: u16,
+}
+
+/// How a path stands under a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PathStanding {
+    /// Within the bounds, or not measured yet.
+    Good,
+    /// Beyond the bounds, or not within them for long enough.
+    Bad,
+    /// Without an answer from the far end, or without an interface.
+    Dead,
+}
+
+impl PathStanding {
+    /// As it is shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PathStanding::Good => "good",
+            PathStanding::Bad => "bad",
+            PathStanding::Dead => "dead",
+        }
+    }
+}

@@ -1,0 +1,179 @@
+"""Path selection: a branch with three uplinks, whose flows leave a bad one and come back to a good one."""
+
+import time
+
+import pytest
+from lab import topology as t
+from lab.base import wait_for
+from lab.branch import branch, carried, impaired
+from lab.traffic import Stream, assert_ping, ping
+
+#: Probes that see a dead path in 300 ms, and judge by the last two seconds.
+PROBES = "interval_ms = 50\nmisses = 5\nwindow = 40\ntimeout_ms = 500\nhold_s = 1"
+
+RULES = """
+[[steer]]
+name = "all"
+paths = ["mpls", "internet", "lte"]
+max_loss_percent = 4
+max_delay_ms = 120
+return_after_s = 2
+"""
+
+#: A machine that is busy with other tests delays probes and packets alike.
+MOST_GAP_S = 1.5
+
+
+@pytest.fixture(name="site")
+def fixture_site(network):
+    """Makes the branch with these rules; the network, and its impaired wire."""
+    wires = []
+
+    def make(rules=RULES):
+        net = network()
+        wires.append(branch(net, path=PROBES, config=rules))
+        for gateway in net.gateways():
+            wait_for("measured paths", lambda gateway=gateway: states(gateway) == {"good"})
+        return net, wires[-1]
+
+    yield make
+    for wire in wires:
+        wire.close()
+
+
+def states(gateway):
+    return {path["state"] for path in gateway.daemon.json("path")["paths"]}
+
+
+def taken(gateway, rule="all"):
+    """Names of the paths that a rule's flows take."""
+    rows = {row["rule"]: row["paths"] for row in gateway.daemon.json("steer")}
+    return [path["name"] for path in rows[rule] if path["weight"]]
+
+
+def both_take(net, *paths, rule="all", timeout=20):
+    for gateway in (net.gwa, net.gwb):
+        wait_for(f"{gateway.host.name}: {paths}", lambda g=gateway: taken(g, rule) == list(paths), timeout=timeout)
+
+
+def grown(gateway, before):
+    return {name: count - before[name] for name, count in carried(gateway).items()}
+
+
+def test_a_dead_path_is_left_and_taken_again(site):
+    net, wire = site()
+    both_take(net, "mpls")
+    stream = Stream(net.client, net.server, t.SERVER4, rate=200)
+    time.sleep(1)
+    wire.set(*impaired(mpls={"cut": True}))
+    both_take(net, "internet")
+    before = carried(net.gwa)
+    time.sleep(1)
+    moved = grown(net.gwa, before)
+    assert moved["internet"] > 100, moved
+    # A dead path has its probes alone.
+    assert moved["mpls"] < 40 and moved["lte"] < 40, moved
+    wire.set()
+    both_take(net, "mpls")
+    before = carried(net.gwa)
+    time.sleep(1)
+    back = grown(net.gwa, before)
+    assert back["mpls"] > 100 and back["internet"] < 40, back
+    report = stream.finish()
+    for way in ("there", "back"):
+        # Both went dark once, and nothing was lost by going back.
+        assert report[way]["duplicated"] == 0, report
+    assert report["back"]["longest_gap"] < 200 * MOST_GAP_S, report
+    kinds = [event for event in net.gwa.daemon.json("events") if event.get("kind") == "steered" or "steered" in str(event)]
+    assert len(kinds) >= 2, kinds
+
+
+def test_a_path_beyond_its_bounds_is_left(site):
+    net, wire = site()
+    for rule in ({"loss": 0.3}, {"delay_ms": 100}):
+        both_take(net, "mpls")
+        wire.set(*impaired(mpls=rule))
+        both_take(net, "internet")
+        wire.set()
+    both_take(net, "mpls")
+
+
+def test_no_flow_moves_that_is_within_its_bounds(site):
+    net, wire = site()
+    both_take(net, "mpls")
+    stream = Stream(net.client, net.server, t.SERVER4, rate=200)
+    # Worse, and good enough; and the paths that nobody takes become bad, and good again.
+    for rules in (impaired(mpls={"delay_ms": 25}), impaired(internet={"cut": True}, lte={"loss": 0.5}), []):
+        wire.set(*rules)
+        time.sleep(1.5)
+        assert taken(net.gwa) == taken(net.gwb) == ["mpls"]
+    report = stream.finish()
+    assert report["back"]["lost"] == report["back"]["duplicated"] == 0, report
+
+
+def test_the_last_path_is_kept(site):
+    net, wire = site()
+    wire.set(*impaired(mpls={"cut": True}, lte={"cut": True}))
+    both_take(net, "internet")
+    wire.set(*impaired(mpls={"cut": True}, lte={"cut": True}, internet={"cut": True}))
+    wait_for("dead paths", lambda: states(net.gwa) == {"dead"})
+    time.sleep(0.5)
+    assert taken(net.gwa) == ["internet"]
+    wire.set(*impaired(mpls={"cut": True}, internet={"cut": True}))
+    both_take(net, "lte")
+    assert_ping(net.client, t.SERVER4, count=3)
+
+
+def test_a_rule_that_blocks_stops_its_packets_alone(site):
+    rules = RULES.replace('name = "all"', 'name = "strict"\ndst = "10.2.0.10/32"\notherwise = "block"')
+    net, wire = site(rules + RULES.replace("max_loss_percent = 4\nmax_delay_ms = 120\n", ""))
+    net.server.address("lan", "10.2.0.20/24")
+    assert_ping(net.client, t.SERVER4, count=3)
+    wire.set(*impaired(mpls={"delay_ms": 150}, internet={"delay_ms": 150}, lte={"delay_ms": 150}))
+    wait_for("a stopped rule", lambda: taken(net.gwa, "strict") == [])
+    before = net.gwa.daemon.drops().get("no-path", 0)
+    stopped = ping(net.client, t.SERVER4, count=3)
+    assert stopped["received"] == 0 and stopped["errors"], stopped
+    assert net.gwa.daemon.drops()["no-path"] == before + 3
+    assert_ping(net.client, "10.2.0.20", count=3)
+    why = net.gwa.daemon.culvert("why", f"from {t.CLIENT4} to {t.SERVER4} on lan".split()[1], check=False)
+    del why
+    wire.set()
+    wait_for("a good path", lambda: taken(net.gwa, "strict") == ["mpls"])
+    assert_ping(net.client, t.SERVER4, count=3)
+
+
+def test_flows_share_paths_by_weight(site):
+    rules = RULES.replace('"mpls", "internet", "lte"]', '"mpls", "lte"]\nspread = "share"\nweights = [3, 1]')
+    net, wire = site(rules)
+    both_take(net, "mpls", "lte")
+    before = carried(net.gwa)
+    streams = [Stream(net.client, net.server, t.SERVER4, rate=100, port=7000 + n, count=100) for n in range(12)]
+    for stream in streams:
+        stream.wait()
+    reports = [stream.finish() for stream in streams]
+    assert all(report["back"]["lost"] == 0 for report in reports), reports
+    shares = grown(net.gwa, before)
+    assert shares["mpls"] > 300 and shares["internet"] < 200, shares
+    wire.set(*impaired(lte={"cut": True}))
+    both_take(net, "mpls")
+
+
+def test_a_reload_brings_other_rules(site):
+    net, _ = site()
+    both_take(net, "mpls")
+    text = net.gwa.daemon.config.read_text()
+    net.gwa.daemon.write_config(text.replace('paths = ["mpls", "internet", "lte"]', 'paths = ["lte", "mpls"]'))
+    net.gwa.daemon.culvert("reload")
+    assert taken(net.gwa) == ["lte"]
+    assert_ping(net.client, t.SERVER4, count=3)
+    net.gwa.daemon.write_config(text.replace('paths = ["mpls", "internet", "lte"]', 'paths = ["lte", "dsl"]'))
+    refused = net.gwa.daemon.culvert("reload", check=False)
+    assert refused.returncode != 0 and "dsl" in refused.stdout + refused.stderr, refused
+    assert taken(net.gwa) == ["lte"]
+    net.gwa.daemon.write_config(text.replace(RULES, ""))
+    net.gwa.daemon.culvert("reload")
+    assert net.gwa.daemon.json("steer") == []
+    before = carried(net.gwa)
+    assert_ping(net.client, t.SERVER4, count=20)
+    assert grown(net.gwa, before)["mpls"] >= 20
