@@ -24,7 +24,7 @@ use config::Config;
 use crate::cli::{Cli, Command, GuardCommand};
 use crate::command::{
     app, capture, check, device, docs, events, exec, extcap, flows, guard, limit, metrics, nat,
-    path, reload, show, top, trace, web, why,
+    path, reload, show, steer, top, trace, web, why,
 };
 
 /// The program: does what its command line says, and gives the status to end with.

@@ -19,8 +19,8 @@ use std::fmt;
 
 use config::{
     ApplicationConfig, ApplicationsConfig, GtpuConfig, GuardConfig, LimitConfig, MarkConfig,
-    MemifConfig, OverlayConfig, PathConfig, PathMtuConfig, PathsConfig, PortConfig, SidConfig, SteerConfig,
-    Srv6Config, TunnelConfig, ViciConfig, VlanConfig,
+    MemifConfig, OverlayConfig, PathConfig, PathMtuConfig, PathsConfig, PortConfig, SidConfig,
+    Srv6Config, SteerConfig, TunnelConfig, ViciConfig, VlanConfig,
 };
 
 use crate::layout::Layout;
