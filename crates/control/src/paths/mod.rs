@@ -24,7 +24,7 @@ use crate::clock::Now;
 use crate::workers::Workers;
 
 pub use keys::read_key;
-use rules::PathSelection;
+use rules::{NO_INTERFACE, PathSelection};
 use selection::Standing;
 
 /// Sessions that a stateful reflector counts for.
@@ -386,6 +386,3 @@ const ECHO_IDENT: u16 = 0xc0de;
 
 /// Sessions that a warning names.
 const NAMED: usize = 4;
-
-/// An index that no interface has.
-const NO_INTERFACE: u32 = u32::MAX;

@@ -10,6 +10,9 @@ use dataplane::{PathExit, SteerRule, Steering, TrafficMatch};
 use mirror::Snapshot;
 use selection::{Quality, Selector, Standing};
 
+/// An index that no interface has.
+pub(super) const NO_INTERFACE: u32 = u32::MAX;
+
 /// The rules, each with the state of its paths.
 #[derive(Default)]
 pub struct PathSelection {
@@ -141,5 +144,5 @@ fn exit(snapshot: &Snapshot, path: &PathConfig) -> Option<PathExit> {
 /// The index of the interface that a rule names. One that is not there has an index that none has.
 fn interface(snapshot: &Snapshot, rule: &SteerConfig) -> Option<u32> {
     let name = rule.interface.as_ref()?;
-    Some(snapshot.link_by_name(name).map_or(super::NO_INTERFACE, |link| link.index))
+    Some(snapshot.link_by_name(name).map_or(NO_INTERFACE, |link| link.index))
 }

@@ -5,7 +5,8 @@ use policy::{Direction, Ends};
 use report::{PacketFate, Why, WhyStep};
 use wire::{Headers, protocol};
 
-use super::{Explainer, text};
+use super::explainer::Explainer;
+use super::text;
 
 /// The verdict where a prefix of `[guard]` stops a packet.
 const BY_PREFIX: &str = "dropped by the guard; start the tunnel, or take the prefix out of [guard]";

@@ -6,7 +6,7 @@ use forward::Resolution;
 use outcome::DropReason;
 use policy::{SaConfig, Template};
 
-use super::Explainer;
+use super::explainer::Explainer;
 
 impl Explainer<'_> {
     /// Hints for the operator, each with its command where there is one. A policy helps against

@@ -5,7 +5,7 @@ use policy::{Direction, Ends};
 use report::WhyStep;
 use wire::{Headers, protocol};
 
-use super::Explainer;
+use super::explainer::Explainer;
 use super::guard::{Barred, IKE_PORTS};
 use super::text;
 

@@ -3,6 +3,7 @@
 //! The packet is made here, and a worker [explains](dataplane::Command::Explain) it: by its own view, so what is
 //! told is what would be done. Nothing is sent, counted or remembered.
 
+mod explainer;
 mod guard;
 mod hint;
 mod linux;
@@ -17,30 +18,11 @@ use policy::{Ends, SaEntry, SaId};
 use report::{PacketFate, Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 use wire::{Headers, protocol};
 
+pub(crate) use self::explainer::Explainer;
 use self::guard::IKE_PORTS;
 use self::linux::{Sender, Stays, Through};
-use crate::linux::Linux;
-use crate::sa::Sas;
-use crate::shows::Parts;
-use crate::workers::Crew;
-use config::GuardConfig;
 
-/// Explains packets, by these parts of the daemon.
-#[derive(Clone, Copy)]
-pub(crate) struct Explainer<'d> {
-    linux: &'d Linux,
-    sa: &'d Sas,
-    crew: &'d Crew,
-    guard: &'d GuardConfig,
-}
-
-impl<'d> Explainer<'d> {
-    /// Explains by the parts as they are now.
-    pub(crate) fn of(parts: Parts<'d>) -> Explainer<'d> {
-        let Parts { config, linux, sa, crew, .. } = parts;
-        Explainer { linux, sa, crew, guard: &config.guard }
-    }
-
+impl Explainer<'_> {
     /// Explains a packet.
     pub(crate) fn why(&self, request: &WhyRequest) -> WhyAnswer {
         self.explained(request).map_or_else(|error| WhyAnswer::Refused { error }, WhyAnswer::Why)

@@ -11,7 +11,7 @@ use report::protocol::name;
 use report::{self, PacketFate, WhyPacket, WhyStep};
 use wire::{Headers, protocol};
 
-use super::Explainer;
+use super::explainer::Explainer;
 use super::near_miss::near_misses;
 use crate::texts::{direction_text, mac_text, mode_text, selector_text, spi_text, suite_text};
 
