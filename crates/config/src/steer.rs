@@ -271,7 +271,7 @@ mod tests {
             (rule("paths = [\"a\"]\nreturn_after_s = 86401"), "steer[0].return_after_s"),
             (rule("paths = [\"a\"]\ninterface = \"a/b\""), "steer[0].interface"),
             (rule("paths = [\"a\"]\notherwise = \"drop\""), "best, block"),
-            (rule("paths = [\"a\"]\nfoo = 1"), "steer.foo"),
+            (rule("paths = [\"a\"]\nfoo = 1"), "steer[0].foo"),
         ] {
             let error = parse(&text).unwrap_err();
             assert!(error.contains(named), "{text}: {error}");

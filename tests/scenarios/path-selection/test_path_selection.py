@@ -71,21 +71,21 @@ def test_a_dead_path_is_left_and_taken_again(site):
     time.sleep(1)
     moved = grown(net.gwa, before)
     assert moved["internet"] > 100, moved
-    # A dead path has its probes alone.
-    assert moved["mpls"] < 40 and moved["lte"] < 40, moved
+    # Others have their probes and reflections alone: 40 a second.
+    assert moved["mpls"] < 80 and moved["lte"] < 80, moved
     wire.set()
     both_take(net, "mpls")
     before = carried(net.gwa)
     time.sleep(1)
     back = grown(net.gwa, before)
-    assert back["mpls"] > 100 and back["internet"] < 40, back
+    assert back["mpls"] > 100 and back["internet"] < 80, back
     report = stream.finish()
     for way in ("there", "back"):
         # Both went dark once, and nothing was lost by going back.
         assert report[way]["duplicated"] == 0, report
     assert report["back"]["longest_gap"] < 200 * MOST_GAP_S, report
-    kinds = [event for event in net.gwa.daemon.json("events") if event.get("kind") == "steered" or "steered" in str(event)]
-    assert len(kinds) >= 2, kinds
+    told = net.gwa.daemon.culvert("events", "--once").stdout
+    assert "all: by internet" in told and "all: by mpls" in told, told
 
 
 def test_a_path_beyond_its_bounds_is_left(site):
@@ -127,7 +127,7 @@ def test_the_last_path_is_kept(site):
 def test_a_rule_that_blocks_stops_its_packets_alone(site):
     rules = RULES.replace('name = "all"', 'name = "strict"\ndst = "10.2.0.10/32"\notherwise = "block"')
     net, wire = site(rules + RULES.replace("max_loss_percent = 4\nmax_delay_ms = 120\n", ""))
-    net.server.address("lan", "10.2.0.20/24")
+    net.server.address("eth0", "10.2.0.20/24")
     assert_ping(net.client, t.SERVER4, count=3)
     wire.set(*impaired(mpls={"delay_ms": 150}, internet={"delay_ms": 150}, lte={"delay_ms": 150}))
     wait_for("a stopped rule", lambda: taken(net.gwa, "strict") == [])
@@ -136,8 +136,6 @@ def test_a_rule_that_blocks_stops_its_packets_alone(site):
     assert stopped["received"] == 0 and stopped["errors"], stopped
     assert net.gwa.daemon.drops()["no-path"] == before + 3
     assert_ping(net.client, "10.2.0.20", count=3)
-    why = net.gwa.daemon.culvert("why", f"from {t.CLIENT4} to {t.SERVER4} on lan".split()[1], check=False)
-    del why
     wire.set()
     wait_for("a good path", lambda: taken(net.gwa, "strict") == ["mpls"])
     assert_ping(net.client, t.SERVER4, count=3)
@@ -148,7 +146,7 @@ def test_flows_share_paths_by_weight(site):
     net, wire = site(rules)
     both_take(net, "mpls", "lte")
     before = carried(net.gwa)
-    streams = [Stream(net.client, net.server, t.SERVER4, rate=100, port=7000 + n, count=100) for n in range(12)]
+    streams = [Stream(net.client, net.server, t.SERVER4, rate=100, port=7000 + 2 * n, count=100) for n in range(12)]
     for stream in streams:
         stream.wait()
     reports = [stream.finish() for stream in streams]

@@ -248,7 +248,7 @@ impl Paths {
         };
         let clock = Duration::from_nanos(now.at_ns);
         let (steering, changed) =
-            selection.update(clock, (snapshot, &application), |path, class| {
+            selection.update(clock, snapshot, application, |path, class| {
                 let session = places.get(&(path, class))?;
                 quality_of(session.state, measured.get(&session.id))
             })?;

@@ -57,7 +57,8 @@ impl PathSelection {
     pub fn update(
         &mut self,
         now: Duration,
-        (snapshot, application): (&Snapshot, &dyn Fn(&str) -> Option<AppId>),
+        snapshot: &Snapshot,
+        application: impl Fn(&str) -> Option<AppId>,
         quality: impl Fn(usize, u8) -> Option<Quality>,
     ) -> Option<(Steering, Vec<String>)> {
         let exits: Vec<_> = self.paths.iter().map(|path| exit(snapshot, path)).collect();
