@@ -42,7 +42,7 @@ impl Quality {
 }
 
 impl Window {
-    /// An empty window of this many probes, at least 1 and at most [`MOST`].
+    /// An empty window of this many probes, at least 1 and at most 512.
     pub fn new(probes: usize) -> Window {
         let outcomes = vec![0; probes.clamp(1, MOST)].into_boxed_slice();
         Window { outcomes, next: 0, filled: 0, lost: 0 }
