@@ -41,6 +41,7 @@
 //! use guard::{Barrier, Effect, Guard, GuardError};
 //! use policy::Prefix;
 //! use std::path::Path;
+//! use std::time::Instant;
 //!
 //! let protected = Prefix { addr: [10, 2, 0, 0].into(), len: 16 };
 //! // To the prefix, and from it: for this host, and forwarded.
@@ -52,8 +53,9 @@
 //! /// Needs CAP_NET_ADMIN and a kernel with CONFIG_XFRM_USER.
 //! fn block_until_policies_come(prefix: Prefix) -> Result<(), GuardError> {
 //!     let mut guard = Guard::open("default", "culvert0", Path::new("/run/culvert/default"))?;
-//!     guard.add_prefixes(&[prefix])?;
-//!     guard.finish()
+//!     let now = Instant::now();
+//!     guard.add_prefixes(&[prefix], now)?;
+//!     guard.finish(now)
 //! }
 //! ```
 //!
