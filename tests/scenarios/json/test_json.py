@@ -18,6 +18,8 @@ COMMANDS = {
     "device": [()],
     "nat": [()],
     "app": [(), ("--recent", "5")],
+    "path": [()],
+    "steer": [()],
     "limit show": [()],
     "limit set": [("site", "--rate", "2Mbit")],
     "route": [()],

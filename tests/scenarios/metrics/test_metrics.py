@@ -177,7 +177,9 @@ def test_alerts_and_dashboard_ask_for_what_there_is(network):
     net = network()
     config = net.gwa.daemon.config.read_text()
     vici = f'[vici]\nsocket = "{net.gwa.swan.vici}"\n'
-    net.gwa.daemon.write_config(config + vici + '[[limit]]\nname = "site"\nall = true\nmode = "shape"\nrate = "1Gbit"\n')
+    limit = '[[limit]]\nname = "site"\nall = true\nmode = "shape"\nrate = "1Gbit"\n'
+    path = f'[[path]]\nname = "hq"\nsource = "{t.LAN_A4}"\nto = "{t.LAN_B4}"\n'
+    net.gwa.daemon.write_config(config + vici + limit + path)
     daemon = net.up().gwa.daemon
     wait_for("an answer of charon", lambda: daemon.json("status")["connections"]["reachable"])
     text = daemon.culvert("metrics", "--openmetrics").stdout

@@ -165,7 +165,7 @@ def test_each_alone_with_linux_at_the_other_end(network, kind):
     both_ways(net)
     carried(net, [net.gwa], 100)
     # What does not fit is told once, and then comes in pieces.
-    told = ping(net.client, t.SERVER4, count=3, size=1472, wait=5)
+    told = ping(net.client, t.SERVER4, count=3, interval=1, size=1472, wait=5)
     assert told["received"] >= 2, told["text"]
     # Linux's own, to the far end itself.
     assert_ping(net.client, "10.9.0.2", count=2, wait=5)
