@@ -22,8 +22,12 @@ import sys
 import time
 
 ETH_P_ALL = 0x0003
-#: linux/if_packet.h: a frame that this host itself has sent.
-PACKET_OUTGOING = 4
+#: linux/if_packet.h: a frame that this host itself has sent; and what puts a header in front of frames that says of offloads, such as
+#: a checksum that the sender's driver would have made.
+PACKET_OUTGOING, SOL_PACKET, PACKET_VNET_HDR = 4, 263, 15
+
+#: Length of that header (struct virtio_net_hdr).
+OFFLOADS_LEN = 10
 
 
 class Rule:
@@ -68,6 +72,7 @@ class Relay:
     def _open(dev):
         sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
         sock.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)  # SO_RCVBUFFORCE
+        sock.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
         sock.bind((dev, 0))
         sock.setblocking(False)
         return sock
@@ -80,13 +85,13 @@ class Relay:
         """Takes frames that have come in by an end."""
         for _ in range(64):
             try:
-                frame, (_, _, kind, *_) = self.ends[end].recvfrom(65536)
+                frame, (_, _, kind, *_) = self.ends[end].recvfrom(OFFLOADS_LEN + 65536)
             except BlockingIOError:
                 return
             if kind == PACKET_OUTGOING:
                 continue
             now = time.monotonic()
-            rule = self.rule_of(frame)
+            rule = self.rule_of(frame[OFFLOADS_LEN:])
             due = rule.due(now, self.chance) if rule else now
             if due is not None:
                 self.count += 1
