@@ -1,0 +1,5 @@
+//! Sessions against each other, packets against their bytes, and messages against FRR's layout.
+
+mod messages;
+mod packets;
+mod sessions;

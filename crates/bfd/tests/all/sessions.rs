@@ -1,0 +1,216 @@
+//! Two sessions on a link that the test moves, cuts and slows.
+
+use bfd::{Diagnostic, Packet, Session, Settings, State};
+use proptest::prelude::*;
+
+const MS: u64 = 1_000_000;
+
+const fn settings(discr: u32, min_ms: u32) -> Settings {
+    Settings {
+        discr,
+        min_tx: min_ms * 1000,
+        min_rx: min_ms * 1000,
+        detect_mult: 3,
+        is_passive: false,
+        is_shut: false,
+        is_independent: false,
+    }
+}
+
+/// Two ends, and the packets under way.
+struct Link {
+    ends: [Session; 2],
+    now_ns: u64,
+    delay_ns: u64,
+    /// True while packets to this end are lost.
+    cut: [bool; 2],
+    under_way: Vec<(u64, usize, Packet)>,
+    /// When each end has sent.
+    sent: [Vec<u64>; 2],
+}
+
+impl Link {
+    fn new(a: Settings, b: Settings) -> Link {
+        Link {
+            ends: [Session::new(a, 0), Session::new(b, 0)],
+            now_ns: 0,
+            delay_ns: MS / 10,
+            cut: [false; 2],
+            under_way: Vec::new(),
+            sent: [Vec::new(), Vec::new()],
+        }
+    }
+
+    fn run_for(&mut self, ms: u64) {
+        let end_ns = self.now_ns + ms * MS;
+        loop {
+            let due = self.ends.iter().filter_map(Session::due_ns);
+            let arrivals = self.under_way.iter().map(|(at, ..)| *at);
+            let next = due.chain(arrivals).min().unwrap_or(u64::MAX).max(self.now_ns);
+            if next > end_ns {
+                self.now_ns = end_ns;
+                return;
+            }
+            self.now_ns = next;
+            let (arrived, later) = self.under_way.drain(..).partition(|(at, ..)| *at <= next);
+            self.under_way = later;
+            let arrived: Vec<(u64, usize, Packet)> = arrived;
+            for (_, to, packet) in arrived {
+                self.ends[to].receive(&packet, next);
+            }
+            for from in 0..2 {
+                self.ends[from].expire(next);
+                while let Some(packet) =
+                    self.ends[from].send(next, (next as u32).wrapping_mul(0x9e37_79b9))
+                {
+                    assert!(!(packet.poll && packet.is_final), "never both");
+                    self.sent[from].push(next);
+                    let packet = Packet::parse(&packet.to_bytes()).expect("what is sent is taken");
+                    if !self.cut[1 - from] {
+                        self.under_way.push((next + self.delay_ns, 1 - from, packet));
+                    }
+                }
+            }
+        }
+    }
+
+    fn states(&self) -> [State; 2] {
+        [self.ends[0].state(), self.ends[1].state()]
+    }
+}
+
+#[test]
+fn two_ends_come_up_and_send_as_negotiated() {
+    let mut link = Link::new(settings(1, 50), settings(2, 20));
+    link.run_for(3000);
+    assert_eq!(link.states(), [State::Up; 2]);
+    // The slower end's: 50 ms, less up to a quarter.
+    for sent in &mut link.sent {
+        sent.clear();
+    }
+    link.run_for(1000);
+    for sent in &link.sent {
+        assert!((20..=28).contains(&sent.len()), "{}", sent.len());
+        let gaps = sent.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(
+            gaps.clone().all(|gap| (37 * MS..=50 * MS).contains(&gap)),
+            "{:?}",
+            gaps.collect::<Vec<_>>()
+        );
+    }
+    assert_eq!(link.ends[0].timers().detection, Some(150_000));
+}
+
+#[test]
+fn a_silent_peer_is_down_after_the_detection_time() {
+    let mut link = Link::new(settings(1, 50), settings(2, 50));
+    link.run_for(3000);
+    link.cut = [true; 2];
+    link.run_for(100);
+    assert_eq!(link.states(), [State::Up; 2]);
+    link.run_for(60);
+    assert_eq!(link.states(), [State::Down; 2]);
+    assert_eq!(link.ends[0].diagnostic(), Diagnostic::EXPIRED);
+    // Slow while it is down.
+    link.sent[0].clear();
+    link.run_for(10_000);
+    assert!((10..=14).contains(&link.sent[0].len()), "{}", link.sent[0].len());
+    link.cut = [false; 2];
+    link.run_for(3000);
+    assert_eq!(link.states(), [State::Up; 2]);
+}
+
+#[test]
+fn one_way_alone_is_no_way() {
+    let mut link = Link::new(settings(1, 50), settings(2, 50));
+    link.cut[0] = true;
+    link.run_for(10_000);
+    assert!(link.states().iter().all(|state| *state != State::Up), "{:?}", link.states());
+    link.cut[0] = false;
+    link.run_for(3000);
+    link.cut[1] = true;
+    link.run_for(300);
+    assert_eq!(link.states(), [State::Down; 2]);
+    assert_eq!(link.ends[0].diagnostic(), Diagnostic::NEIGHBOUR_DOWN);
+}
+
+#[test]
+fn a_session_that_is_switched_off_says_so() {
+    let mut link = Link::new(settings(1, 50), settings(2, 50));
+    link.run_for(3000);
+    link.ends[0].set(Settings { is_shut: true, ..settings(1, 50) }, link.now_ns);
+    link.run_for(20);
+    assert_eq!(link.states(), [State::AdminDown, State::Down]);
+    assert_eq!(link.ends[1].diagnostic(), Diagnostic::NEIGHBOUR_DOWN);
+    link.ends[0].set(settings(1, 50), link.now_ns);
+    link.run_for(3000);
+    assert_eq!(link.states(), [State::Up; 2]);
+}
+
+#[test]
+fn other_intervals_hold_after_a_poll_and_nothing_goes_down() {
+    let mut link = Link::new(settings(1, 20), settings(2, 20));
+    link.run_for(3000);
+    for ms in [300, 10, 100] {
+        link.ends[0].set(settings(1, ms), link.now_ns);
+        for _ in 0..100 {
+            link.run_for(20);
+            assert_eq!(link.states(), [State::Up; 2], "{ms} ms");
+        }
+        assert_eq!(link.ends[0].timers().transmit, Some(ms.max(20) * 1000), "{ms} ms");
+    }
+}
+
+#[test]
+fn a_passive_end_waits_for_the_other() {
+    let mut link = Link::new(Settings { is_passive: true, ..settings(1, 50) }, settings(2, 50));
+    link.cut[0] = true;
+    link.run_for(5000);
+    assert!(link.sent[0].is_empty());
+    link.cut[0] = false;
+    link.run_for(3000);
+    assert_eq!(link.states(), [State::Up; 2]);
+}
+
+#[test]
+fn a_peer_in_demand_mode_gets_its_way() {
+    let mut link = Link::new(settings(1, 50), settings(2, 50));
+    link.run_for(3000);
+    let said = Packet {
+        diagnostic: Diagnostic::NONE,
+        state: State::Up,
+        poll: false,
+        is_final: true,
+        is_independent: false,
+        demand: true,
+        detect_mult: 3,
+        my_discr: 2,
+        your_discr: 1,
+        desired_min_tx: 50_000,
+        required_min_rx: 50_000,
+        required_min_echo_rx: 0,
+    };
+    link.ends[0].receive(&said, link.now_ns);
+    assert_eq!(link.ends[0].timers().transmit, None);
+    assert!(link.ends[0].take_news());
+}
+
+proptest! {
+    /// Whatever packets come: an end is up only if the last packet of its peer says Init or Up, and both ends come up
+    /// again once the link is whole.
+    #[test]
+    fn links_that_are_cut_at_random_come_up_again(
+        cuts in prop::collection::vec((any::<[bool; 2]>(), 1..400_u64), 1..20),
+        slow in 10..300_u32,
+        fast in 10..300_u32,
+    ) {
+        let mut link = Link::new(settings(1, slow), settings(2, fast));
+        for (cut, ms) in cuts {
+            link.cut = cut;
+            link.run_for(ms);
+        }
+        link.cut = [false; 2];
+        link.run_for(5000);
+        prop_assert_eq!(link.states(), [State::Up; 2]);
+    }
+}
