@@ -4,6 +4,7 @@
 mod common;
 mod detour;
 mod frames;
+mod overlays;
 mod packet;
 mod sender;
 mod tags;

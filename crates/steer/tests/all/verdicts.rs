@@ -10,12 +10,12 @@ use steer::{
 };
 use wire::{EtherType, VlanTags};
 
-const LOCAL4: [u8; 4] = [192, 0, 2, 1];
+pub const LOCAL4: [u8; 4] = [192, 0, 2, 1];
 const PROTECTED4: [u8; 4] = [10, 1, 2, 3];
 const OTHER4: [u8; 4] = [198, 51, 100, 9];
 const SPI: u32 = 0x1234_5678;
 
-fn local6() -> [u8; 16] {
+pub fn local6() -> [u8; 16] {
     "2001:db8::1".parse::<std::net::Ipv6Addr>().expect("address").octets()
 }
 
@@ -34,7 +34,7 @@ fn ethernet(tags: &[u16], ethertype: u16, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn v4(dst: [u8; 4], protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
+pub fn v4(dst: [u8; 4], protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 0, 0, 1];
     packet[2..4].copy_from_slice(&((20 + payload.len()) as u16).to_be_bytes());
     packet.extend(fragment.to_be_bytes());
@@ -54,11 +54,11 @@ fn v6_hops(dst: [u8; 16], protocol: u8, hops: u8, payload: &[u8]) -> Vec<u8> {
     ethernet(&[], 0x86dd, &packet)
 }
 
-fn v6(dst: [u8; 16], protocol: u8, payload: &[u8]) -> Vec<u8> {
+pub fn v6(dst: [u8; 16], protocol: u8, payload: &[u8]) -> Vec<u8> {
     v6_hops(dst, protocol, 64, payload)
 }
 
-fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
+pub fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
     let mut datagram = vec![0x30, 0x39];
     datagram.extend(port.to_be_bytes());
     datagram.extend(((8 + payload.len()) as u16).to_be_bytes());
@@ -80,17 +80,17 @@ fn ah(spi: u32) -> Vec<u8> {
 
 /// Which of the programs that have the rule.
 #[derive(Clone, Copy, PartialEq)]
-enum Which {
+pub enum Which {
     Plain,
     Frags,
     Packet,
 }
 use Which::{Frags, Packet, Plain};
 
-const ALL: [Which; 3] = [Plain, Frags, Packet];
+pub const ALL: [Which; 3] = [Plain, Frags, Packet];
 
 /// A program on the loopback interface with known tables, and no socket.
-fn steer(take_unknown: bool, which: Which) -> Steer {
+pub fn steer(take_unknown: bool, which: Which) -> Steer {
     let hook = if which == Packet { Hook::Packet } else { Hook::Xdp };
     let (mode, frags) = (Mode::Generic, which == Frags);
     let config = SteerConfig { hook, mode, frags, sizes: Sizes::default() };
@@ -137,7 +137,7 @@ fn try_verdict(steer: &mut Steer, frame: &[u8]) -> Result<Verdict, SteerError> {
 }
 
 #[track_caller]
-fn assert_verdicts(steer: &mut Steer, cases: &[(&str, Vec<u8>, Verdict)]) {
+pub fn assert_verdicts(steer: &mut Steer, cases: &[(&str, Vec<u8>, Verdict)]) {
     for (what, frame, expected) in cases {
         assert_eq!(verdict(steer, frame), *expected, "{what}");
     }
@@ -422,39 +422,6 @@ fn too_big_about_esp_is_taken() {
             ];
             let mut steer = steer(true, which);
             assert_verdicts(&mut steer, &cases);
-        }
-    });
-}
-
-/// Where overlays are carried out; the kernel puts fragments together.
-#[test]
-fn packets_of_overlays_are_taken() {
-    in_namespace(|| {
-        for which in ALL {
-            let mut steer = steer(true, which);
-            let limit =
-                [47, 0, 4, 1, 4, 1, 1, 0].iter().chain(&[0; 24]).copied().collect::<Vec<_>>();
-            for (is_on, taken) in [(false, Verdict::PassLocal), (true, Verdict::TakeLocal)] {
-                let overlays = if is_on { vec![4789, 500] } else { Vec::new() };
-                steer.set_udp_ports(&UdpPorts { overlays, ..UdpPorts::default() }).expect("set");
-                steer.set_take_gre(is_on).expect("set");
-                let cases = [
-                    ("VXLAN", v4(LOCAL4, 17, 0, &udp(4789, &[8; 40])), taken),
-                    ("VXLAN over IPv6", v6(local6(), 17, &udp(4789, &[8; 40])), taken),
-                    (
-                        "GENEVE, which nobody has",
-                        v4(LOCAL4, 17, 0, &udp(6081, &[0; 40])),
-                        Verdict::PassLocal,
-                    ),
-                    ("GRE", v4(LOCAL4, 47, 0, &[0; 24]), taken),
-                    ("GRE over IPv6", v6(local6(), 47, &[0; 24]), taken),
-                    ("GRE with a limit", v6(local6(), 60, &limit), taken),
-                    ("GRE in fragments", v4(LOCAL4, 47, 0x2000, &[0; 24]), Verdict::PassLocal),
-                    ("GRE of others", v4([10, 9, 9, 9], 47, 0, &[0; 24]), Verdict::PassTransit),
-                    ("a port of IKE's", v4(LOCAL4, 17, 0, &udp(500, &[0; 40])), Verdict::PassIke),
-                ];
-                assert_verdicts(&mut steer, &cases);
-            }
         }
     });
 }
