@@ -9,15 +9,14 @@ use dataplane::{Binding, Vti};
 use tracing_subscriber::filter::Targets;
 
 use super::limit::{LimitConfig, Names};
+use super::packets::{INTERFACE_RULE, Packets};
 use super::problem::Problem;
 use super::tunnel::or_any;
 use super::worker::MAX_CRYPTO_CPUS;
-use super::{AddressPrefix, Config, Cpus, VlanConfig, valid_interface, valid_name};
+use super::{Config, Cpus, VlanConfig, valid_interface, valid_name};
 
 /// Bytes of a buffer that a packet of the longest MTU leaves free: headers in front, Ethernet's with two tags.
 const FRAME_ROOM: u32 = 278;
-
-const INTERFACE_RULE: &str = "an interface's name has 1 to 15 characters, without '/' and spaces";
 
 /// The loopback, which is in every network namespace and is neither a port nor culvert's.
 const LOOPBACK: &str = "lo";
@@ -221,20 +220,12 @@ impl Config {
     /// Lists whose entries have rules of their own.
     fn of_lists(&self, found: &mut Found) {
         for (i, rule) in self.marks.iter().enumerate() {
-            let is_v4 = |prefix: &Option<AddressPrefix>| prefix.map(|p| p.0.addr.is_ipv4());
             if rule.mark == 0 {
                 let remedy = "1 to 4294967295; packets that no entry matches have none";
                 found.add(format!("mark[{i}].mark"), &rule.mark, remedy);
             }
-            if let Some(name) = rule.interface.as_ref().filter(|name| !valid_interface(name)) {
-                found.add(format!("mark[{i}].interface"), name, INTERFACE_RULE);
-            }
-            if let (Some(src), Some(dst)) = (is_v4(&rule.src), is_v4(&rule.dst))
-                && src != dst
-            {
-                let remedy = "of the family of src, or the entry matches nothing";
-                let dst = rule.dst.map_or(String::new(), |p| p.0.addr.to_string());
-                found.add(format!("mark[{i}].dst"), &dst, remedy);
+            if let Some((key, value, remedy)) = Packets::from(rule).problem(valid_interface) {
+                found.add(format!("mark[{i}].{key}"), &value, remedy);
             }
         }
         if let Some((key, value, remedy)) = self.security.problem() {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use dataplane::{Each, TrafficDirection};
+use dataplane::Each;
 use limit::{
     Algorithm, MAX_LEVELS, Settings, SettingsError, Sharing, Treatment, Treatments, units,
 };
@@ -11,101 +11,82 @@ use serde::Deserialize;
 
 use super::limit_shape::{Mode, Shape};
 use super::limit_values::{Action, Burst, Rate};
-use super::marks::Dscp;
+use super::packets::with_packet_keys;
 use super::prefix::AddressPrefix;
 
-/// `[[limit]]`: a limiter, and which packets are under it. The first entry that is about a packet decides.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LimitConfig {
-    /// Name of the limit.
-    pub name: String,
-    /// The committed rate.
-    pub rate: Rate,
-    /// The committed burst; 10 ms of the rate, at least 10 packets, when left out.
-    #[serde(default)]
-    pub burst: Option<Burst>,
-    /// The peak rate: RFC 2698.
-    #[serde(default)]
-    pub peak: Option<Rate>,
-    /// The peak burst.
-    #[serde(default)]
-    pub peak_burst: Option<Burst>,
-    /// The excess rate: RFC 4115.
-    #[serde(default)]
-    pub excess: Option<Rate>,
-    /// The excess burst; without an excess rate: RFC 2697.
-    #[serde(default)]
-    pub excess_burst: Option<Burst>,
-    /// True if the colour that a packet comes with counts.
-    #[serde(default)]
-    pub aware: bool,
-    /// Treatment of green packets.
-    #[serde(default = "pass")]
-    pub green: Action,
-    /// Treatment of yellow packets.
-    #[serde(default = "pass")]
-    pub yellow: Action,
-    /// Treatment of red packets.
-    #[serde(default = "drop_it")]
-    pub red: Action,
-    /// Bytes that are counted for each packet beyond its own length.
-    #[serde(default)]
-    pub overhead: u16,
-    /// How workers have it in common.
-    #[serde(default)]
-    pub by: By,
-    /// Treatment of packets for which there are no tokens.
-    #[serde(default)]
-    pub mode: Mode,
-    /// Bytes that wait at most; 100 ms of the rate when left out.
-    #[serde(default)]
-    pub queue: Option<Burst>,
-    /// Packets that wait at most.
-    #[serde(default)]
-    pub queue_packets: Option<u32>,
-    /// The limit that its packets are under as well.
-    #[serde(default)]
-    pub parent: Option<String>,
-    /// Owner of buckets: each flow or tunnel. All share them when left out.
-    #[serde(default)]
-    pub each: Option<EachOf>,
-    /// Every packet is under it that no entry before is about.
-    #[serde(default)]
-    pub all: bool,
-    /// Which way packets go.
-    #[serde(default)]
-    pub direction: Way,
-    /// The interface that packets, or their ESP packets, come in by.
-    #[serde(default)]
-    pub interface: Option<String>,
-    /// The VLAN that they come in by.
-    #[serde(default)]
-    pub vlan: Option<u16>,
-    /// Where they come from.
-    #[serde(default)]
-    pub src: Option<AddressPrefix>,
-    /// Where they go.
-    #[serde(default)]
-    pub dst: Option<AddressPrefix>,
-    /// DSCP of the packets.
-    #[serde(default)]
-    pub dscp: Option<Dscp>,
-    /// Mark of the packets.
-    #[serde(default)]
-    pub mark: Option<u32>,
-    /// The `if_id` of their SA.
-    #[serde(default)]
-    pub if_id: Option<u32>,
-    /// The reqid of their SA.
-    #[serde(default)]
-    pub reqid: Option<u32>,
-    /// The other end of their SA.
-    #[serde(default)]
-    pub peer: Option<IpAddr>,
-    /// Application of their flow (`[applications]`).
-    #[serde(default)]
-    pub application: Option<String>,
+with_packet_keys! {
+    /// `[[limit]]`: a limiter, and which packets are under it. The first entry that is about a packet decides.
+    #[derive(Clone, Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct LimitConfig {
+        /// Name of the limit.
+        pub name: String,
+        /// The committed rate.
+        pub rate: Rate,
+        /// The committed burst; 10 ms of the rate, at least 10 packets, when left out.
+        #[serde(default)]
+        pub burst: Option<Burst>,
+        /// The peak rate: RFC 2698.
+        #[serde(default)]
+        pub peak: Option<Rate>,
+        /// The peak burst.
+        #[serde(default)]
+        pub peak_burst: Option<Burst>,
+        /// The excess rate: RFC 4115.
+        #[serde(default)]
+        pub excess: Option<Rate>,
+        /// The excess burst; without an excess rate: RFC 2697.
+        #[serde(default)]
+        pub excess_burst: Option<Burst>,
+        /// True if the colour that a packet comes with counts.
+        #[serde(default)]
+        pub aware: bool,
+        /// Treatment of green packets.
+        #[serde(default = "pass")]
+        pub green: Action,
+        /// Treatment of yellow packets.
+        #[serde(default = "pass")]
+        pub yellow: Action,
+        /// Treatment of red packets.
+        #[serde(default = "drop_it")]
+        pub red: Action,
+        /// Bytes that are counted for each packet beyond its own length.
+        #[serde(default)]
+        pub overhead: u16,
+        /// How workers have it in common.
+        #[serde(default)]
+        pub by: By,
+        /// Treatment of packets for which there are no tokens.
+        #[serde(default)]
+        pub mode: Mode,
+        /// Bytes that wait at most; 100 ms of the rate when left out.
+        #[serde(default)]
+        pub queue: Option<Burst>,
+        /// Packets that wait at most.
+        #[serde(default)]
+        pub queue_packets: Option<u32>,
+        /// The limit that its packets are under as well.
+        #[serde(default)]
+        pub parent: Option<String>,
+        /// Owner of buckets: each flow or tunnel. All share them when left out.
+        #[serde(default)]
+        pub each: Option<EachOf>,
+        /// Every packet is under it that no entry before is about.
+        #[serde(default)]
+        pub all: bool,
+        /// The VLAN that they come in by.
+        #[serde(default)]
+        pub vlan: Option<u16>,
+        /// The `if_id` of their SA.
+        #[serde(default)]
+        pub if_id: Option<u32>,
+        /// The reqid of their SA.
+        #[serde(default)]
+        pub reqid: Option<u32>,
+        /// The other end of their SA.
+        #[serde(default)]
+        pub peer: Option<IpAddr>,
+    }
 }
 
 /// How workers have a limit in common.
@@ -127,29 +108,6 @@ pub enum EachOf {
     Flow,
     /// Each tunnel has buckets.
     Tunnel,
-}
-
-/// Which way packets go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Way {
-    /// To peers, or in clear.
-    #[default]
-    Out,
-    /// Packets from peers.
-    In,
-    /// Packets of both directions.
-    Both,
-}
-
-impl From<Way> for TrafficDirection {
-    fn from(way: Way) -> TrafficDirection {
-        match way {
-            Way::Out => TrafficDirection::Out,
-            Way::In => TrafficDirection::In,
-            Way::Both => TrafficDirection::Both,
-        }
-    }
 }
 
 const fn pass() -> Action {
@@ -212,29 +170,14 @@ impl LimitConfig {
         }
     }
 
-    /// Which way packets go.
-    pub fn direction(&self) -> TrafficDirection {
-        self.direction.into()
-    }
-
     /// True if packets are under it by itself. If not, it is another limit's parent alone.
     pub fn is_about_packets(&self) -> bool {
         self.all || self.names_packets()
     }
 
     fn names_packets(&self) -> bool {
-        let LimitConfig { interface, vlan, src, dst, dscp, mark, if_id, reqid, peer, .. } = self;
-        let application = &self.application;
-        interface.is_some()
-            || vlan.is_some()
-            || src.is_some()
-            || dst.is_some()
-            || dscp.is_some()
-            || mark.is_some()
-            || if_id.is_some()
-            || reqid.is_some()
-            || peer.is_some()
-            || application.is_some()
+        let of_sa = self.if_id.is_some() || self.reqid.is_some() || self.peer.is_some();
+        of_sa || self.vlan.is_some() || self.packets().has_conditions()
     }
 
     /// Packets that are under it, for people.
@@ -314,9 +257,8 @@ impl LimitConfig {
                 "\"leases\" where each flow or tunnel has buckets: these are on one worker anyway";
             return Some(("by", "atomic".into(), allowed));
         }
-        if let Some(name) = self.interface.as_ref().filter(|name| !(names.is_interface)(name)) {
-            let allowed = "an interface's name has 1 to 15 characters, without '/' and spaces";
-            return Some(("interface", name.clone(), allowed));
+        if let Some(problem) = self.packets().problem(names.is_interface) {
+            return Some(problem);
         }
         if self.interface.is_some() && self.vlan.is_some() {
             let value = self.vlan.map_or(String::new(), |id| id.to_string());
@@ -324,12 +266,6 @@ impl LimitConfig {
         }
         if let Some(id) = self.vlan.filter(|id| !(1..=4094).contains(id)) {
             return Some(("vlan", id.to_string(), "1 to 4094"));
-        }
-        if let (Some(src), Some(dst)) = (self.src, self.dst)
-            && src.0.addr.is_ipv4() != dst.0.addr.is_ipv4()
-        {
-            let allowed = "of the family of src, or the entry matches nothing";
-            return Some(("dst", dst.0.addr.to_string(), allowed));
         }
         if self.all && self.names_packets() {
             return Some(("all", "true".into(), "leave it out where other keys say which packets"));

@@ -6,64 +6,45 @@ use std::time::Duration;
 use selection::{Bounds, Candidate, Fallback, MAX_CANDIDATES, Rule, Spread};
 use serde::Deserialize;
 
-use super::limit::{Names, Way, Wrong};
+use super::limit::{Names, Wrong};
 use super::marks::Dscp;
+use super::packets::with_packet_keys;
 use super::paths::PathConfig;
-use super::prefix::AddressPrefix;
 
-/// `[[steer]]`: paths of some traffic. The first entry that is about a packet decides, once for its flow.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SteerConfig {
-    /// Name of the rule.
-    pub name: String,
-    /// The paths by their names, the preferred one first.
-    pub paths: Vec<String>,
-    /// Which way packets go: `out` are those that were not decrypted here.
-    #[serde(default)]
-    pub direction: Way,
-    /// The interface that packets come in by.
-    #[serde(default)]
-    pub interface: Option<String>,
-    /// Where they come from.
-    #[serde(default)]
-    pub src: Option<AddressPrefix>,
-    /// Where they go.
-    #[serde(default)]
-    pub dst: Option<AddressPrefix>,
-    /// DSCP of the packets.
-    #[serde(default)]
-    pub dscp: Option<Dscp>,
-    /// Mark of the packets.
-    #[serde(default)]
-    pub mark: Option<u32>,
-    /// Application of their flow, by its name.
-    #[serde(default)]
-    pub application: Option<String>,
-    /// The class of probes that the paths are judged by; `dscp`, or the first class of each path when left out.
-    #[serde(default)]
-    pub class: Option<Dscp>,
-    /// How flows are spread over good paths.
-    #[serde(default)]
-    pub spread: SpreadOf,
-    /// Shares of the paths, in their order; equal when left out.
-    #[serde(default)]
-    pub weights: Option<Vec<u16>>,
-    /// Treatment of packets while no path is good.
-    #[serde(default)]
-    pub otherwise: Otherwise,
-    /// Longest delay of a good path, there and back, in milliseconds.
-    #[serde(default)]
-    pub max_delay_ms: Option<u32>,
-    /// Largest jitter of a good path, in milliseconds.
-    #[serde(default)]
-    pub max_jitter_ms: Option<u32>,
-    /// Largest loss of a good path, in percent.
-    #[serde(default)]
-    pub max_loss_percent: Option<f64>,
-    /// Seconds for which a path is well before its flows come back.
-    #[serde(default = "return_after_s")]
-    pub return_after_s: u32,
+with_packet_keys! {
+    /// `[[steer]]`: paths of some traffic. The first entry that is about a packet decides, once for its flow.
+    #[derive(Clone, Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct SteerConfig {
+        /// Name of the rule.
+        pub name: String,
+        /// The paths by their names, the preferred one first.
+        pub paths: Vec<String>,
+        /// The class of probes that the paths are judged by; `dscp`, or the first class of each path when left out.
+        #[serde(default)]
+        pub class: Option<Dscp>,
+        /// How flows are spread over good paths.
+        #[serde(default)]
+        pub spread: SpreadOf,
+        /// Shares of the paths, in their order; equal when left out.
+        #[serde(default)]
+        pub weights: Option<Vec<u16>>,
+        /// Treatment of packets while no path is good.
+        #[serde(default)]
+        pub otherwise: Otherwise,
+        /// Longest delay of a good path, there and back, in milliseconds.
+        #[serde(default)]
+        pub max_delay_ms: Option<u32>,
+        /// Largest jitter of a good path, in milliseconds.
+        #[serde(default)]
+        pub max_jitter_ms: Option<u32>,
+        /// Largest loss of a good path, in percent.
+        #[serde(default)]
+        pub max_loss_percent: Option<f64>,
+        /// Seconds for which a path is well before its flows come back.
+        #[serde(default = "return_after_s")]
+        pub return_after_s: u32,
+    }
 }
 
 /// How flows are spread over good paths.
@@ -136,9 +117,8 @@ impl SteerConfig {
         if !(names.is_name)(&self.name) {
             return Some(("name", self.name.clone(), "1 to 64 letters, digits, '-' and '_'"));
         }
-        if let Some(interface) = self.interface.as_ref().filter(|name| !(names.is_interface)(name))
-        {
-            return Some(("interface", interface.clone(), "an interface of 1 to 15 characters"));
+        if let Some(problem) = self.packets().problem(names.is_interface) {
+            return Some(problem);
         }
         if self.paths.is_empty() || self.paths.len() > MAX_CANDIDATES {
             return Some(("paths", self.paths.len().to_string(), "1 to 64 names of [[path]]"));
@@ -270,6 +250,10 @@ mod tests {
             (rule("paths = [\"a\"]\nmax_loss_percent = 101"), "steer[0].max_loss_percent"),
             (rule("paths = [\"a\"]\nreturn_after_s = 86401"), "steer[0].return_after_s"),
             (rule("paths = [\"a\"]\ninterface = \"a/b\""), "steer[0].interface"),
+            (
+                rule("paths = [\"a\"]\nsrc = \"::/0\"\ndst = \"10.0.0.0/8\""),
+                "steer[0].dst = \"10.0.0.0\": this cannot be\n  of the family of src",
+            ),
             (rule("paths = [\"a\"]\notherwise = \"drop\""), "best, block"),
             (rule("paths = [\"a\"]\nfoo = 1"), "steer[0].foo"),
         ] {

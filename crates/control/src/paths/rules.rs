@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use apps::AppId;
 use config::{PathConfig, SteerConfig};
-use dataplane::{PathExit, SteerRule, Steering, TrafficMatch};
+use dataplane::{PathExit, SteerRule, Steering};
 use mirror::Snapshot;
 use selection::{Quality, Selector, Standing};
 
@@ -98,16 +98,7 @@ impl PathSelection {
         let rules = self.rules.iter().zip(&self.interfaces).zip(&self.applications);
         let rules = rules.map(|(((rule, selector), interface), application)| SteerRule {
             name: rule.name.as_str().into(),
-            matches: TrafficMatch {
-                direction: rule.direction.into(),
-                interfaces: interface.iter().copied().collect(),
-                src: rule.src.map(|prefix| prefix.0),
-                dst: rule.dst.map(|prefix| prefix.0),
-                dscp: rule.dscp.map(|dscp| dscp.0),
-                mark: rule.mark,
-                application: *application,
-                ..TrafficMatch::default()
-            },
+            matches: rule.packets().matches(*interface, *application),
             choice: selector.choice().clone(),
         });
         Steering::new(rules.collect(), self.exits.clone())

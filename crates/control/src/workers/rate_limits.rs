@@ -58,7 +58,7 @@ impl RateLimits {
             let all = entries.iter().zip(&interfaces).zip(&applications).zip(&self.limiters);
             let rules = all.filter(|(((entry, _), _), _)| entry.is_about_packets());
             let rules = rules.map(|(((entry, interfaces), application), limiter)| RateRule {
-                matches: TrafficMatch { application: *application, ..matches(entry, interfaces) },
+                matches: matches(entry, interfaces, *application),
                 each: entry.each(),
                 limiter: Arc::clone(limiter),
             });
@@ -124,18 +124,12 @@ fn named(snapshot: &Snapshot, entry: &LimitConfig) -> Vec<u32> {
     indices
 }
 
-fn matches(entry: &LimitConfig, interfaces: &[u32]) -> TrafficMatch {
+fn matches(entry: &LimitConfig, interfaces: &[u32], application: Option<AppId>) -> TrafficMatch {
     TrafficMatch {
-        direction: entry.direction(),
-        interfaces: interfaces.to_vec(),
-        src: entry.src.map(|prefix| prefix.0),
-        dst: entry.dst.map(|prefix| prefix.0),
-        dscp: entry.dscp.map(|dscp| dscp.0),
-        mark: entry.mark,
         if_id: entry.if_id,
         reqid: entry.reqid,
-        application: None,
         peer: entry.peer.map(|addr| Prefix { addr, len: if addr.is_ipv4() { 32 } else { 128 } }),
+        ..entry.packets().matches(interfaces.iter().copied(), application)
     }
 }
 
@@ -174,9 +168,9 @@ fn row(entry: &LimitConfig, limiter: &Limiter, (workers, now_ns): (usize, u64)) 
         aware: settings.is_aware,
         overhead: settings.overhead,
         direction: match entry.direction {
-            config::LimitWay::Out => LimitWay::Out,
-            config::LimitWay::In => LimitWay::In,
-            config::LimitWay::Both => LimitWay::Both,
+            config::Way::Out => LimitWay::Out,
+            config::Way::In => LimitWay::In,
+            config::Way::Both => LimitWay::Both,
         },
         about: entry.about(),
         each: entry.each.map(|each| match each {
