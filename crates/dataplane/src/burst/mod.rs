@@ -25,7 +25,7 @@ use crate::burst::classify::Addresses;
 use crate::crypt::{Inflation, Opens};
 use crate::features::{Executor, Holds, Thread};
 use crate::flows::FlowCache;
-use crate::model::{AGAIN, FlowHint, Meta, Metas, Newcomers, SOON, Source};
+use crate::model::{AGAIN, FlowHint, Meta, Metas, Newcomers, SOON, Source, Turn};
 use crate::out::Out;
 use crate::view::View;
 
@@ -42,7 +42,12 @@ pub(crate) struct Path<O = Out> {
 }
 
 /// Treatment of packets whose flow has no plan that holds.
+///
+/// Only a thread that has the turn has them.
 pub(crate) trait Misses<O = Out> {
+    /// The turn of the thread.
+    fn turn(&self) -> Turn<'_>;
+
     /// True if packets with a plan are misses too. A packet before them was left for the worker,
     /// which takes those behind it in order.
     fn takes_all(&self) -> bool;
@@ -194,7 +199,7 @@ impl<O: Thread> Path<O> {
         };
         exec.out.counters().work.flow_hits.add(u64::from(!plan.action.is_counted_later()));
         plan.count(view.worker, h, view.now.wall_s);
-        exec.apply(view, &plan.action, (sa, None), packet, meta);
+        exec.apply(view, misses.turn(), &plan.action, (sa, None), packet, meta);
     }
 
     /// A packet of a flow that is not known: a miss, unless there have been too many of them.
@@ -282,7 +287,7 @@ impl<O: Thread> Path<O> {
                     self.prefetch_counters(meta);
                 }
             }
-            if let Err(outcome) = self.exec.accept(&self.view, packet, work) {
+            if let Err(outcome) = self.exec.accept(&self.view, packet, work, misses.turn()) {
                 meta.end = Some(outcome);
             }
         }
@@ -351,7 +356,7 @@ impl<O: Thread> Path<O> {
     /// Runs what has been gathered through the engine and out of the ports' queues.
     pub(crate) fn finish(&mut self, misses: &mut impl Misses<O>) {
         self.open_gathered(misses);
-        self.exec.seal_gathered(&self.view);
+        self.exec.seal_gathered(&self.view, misses.turn());
     }
 
     /// Takes over what has changed in the databases; true if anything has.

@@ -23,6 +23,8 @@ use crypto::Engine;
 use esp::{Deflate, IvSource, Sa};
 use policy::{MAX_BUNDLE, Reader};
 
+use crate::model::Turn;
+
 pub(crate) use inflation::Inflation;
 pub(crate) use lengths::Lengths;
 pub(crate) use open_batch::Opens;
@@ -98,14 +100,14 @@ impl Crypt {
 
     /// Takes what was gathered to be sealed, with its sequence numbers; none if that is nothing.
     #[inline(always)]
-    pub(crate) fn take_seals(&mut self, reader: &Reader<Sa>) -> Option<Box<Seals>> {
+    pub(crate) fn take_seals(&mut self, reader: &Reader<Sa>, turn: Turn<'_>) -> Option<Box<Seals>> {
         if self.seals.is_empty() {
             return None;
         }
         let mut work = core::mem::replace(&mut self.seals, self.spare_seals.pop()?);
         // While it is empty: the packets of one burst are all numbered in one way, in their order.
         self.seals.is_numbered = self.is_spread;
-        let runs = work.number(reader);
+        let runs = work.number(reader, turn);
         self.note_spread(runs, work.len());
         Some(work)
     }

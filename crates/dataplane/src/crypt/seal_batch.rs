@@ -8,7 +8,7 @@ use outcome::DropReason;
 use policy::{MAX_BUNDLE, Reader, SaBundle, SaEntry, SaHandle};
 use wire::Fields;
 
-use crate::model::{Adjacency, NextHop};
+use crate::model::{Adjacency, NextHop, Turn};
 
 /// Work on a packet that is to be sealed.
 ///
@@ -88,7 +88,7 @@ impl Seals {
         (handle, sa): (SaHandle, &SaEntry<Sa>),
         mtu: usize,
         exit: Exit<'_>,
-        now_s: u64,
+        (now_s, _turn): (u64, Turn<'_>),
     ) -> Result<(), (Packet, DropReason)> {
         // Where the trailer goes: stores to distant lines would fill the store buffer.
         packet.prefetch(Cache::First, packet.span.len);
@@ -143,7 +143,7 @@ impl Seals {
         &mut self,
         (handle, sa): (SaHandle, &SaEntry<Sa>),
         payload_len: usize,
-        now_s: u64,
+        (now_s, _turn): (u64, Turn<'_>),
     ) {
         let Some(at) = self.packets.len().checked_sub(1) else { return };
         let at = at as u8;
@@ -170,7 +170,7 @@ impl Seals {
 
     /// Gives each packet its number, unless they have theirs: a run of packets of one SA takes its
     /// numbers at once. Returns how many runs there were.
-    pub(super) fn number(&mut self, reader: &Reader<Sa>) -> usize {
+    pub(super) fn number(&mut self, reader: &Reader<Sa>, _turn: Turn<'_>) -> usize {
         let mut runs = 0;
         let mut rest = self.work.get_mut(..self.packets.len()).unwrap_or_default();
         while let Some(first) = rest.first() {

@@ -16,7 +16,7 @@ use crate::crypt::{Exit, Lengths};
 use crate::features::hands::Hands;
 use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::features::seal::{seal_gathered, send_onward};
-use crate::model::{BundleSlot, Fate, Meta, SealAll};
+use crate::model::{BundleSlot, Fate, Meta, SealAll, Turn};
 use crate::out::AnyOut;
 
 /// An entry of the table.
@@ -139,9 +139,9 @@ impl Rare for BundleSlot {
 #[inline(never)]
 pub(crate) fn seal_all(hands: &mut Hands<'_>, seal: &SealAll, mut packet: Packet, mut h: Fields) {
     if hands.crypt.seals.is_full() {
-        seal_gathered(hands.view, hands.crypt, hands.out);
+        seal_gathered(hands.view, hands.turn, hands.crypt, hands.out);
     }
-    let Hands { view, crypt, out } = hands;
+    let Hands { view, turn, crypt, out } = hands;
     let mut sas: ArrayVec<&SaEntry<Sa>, MAX_BUNDLE> = ArrayVec::new();
     for handle in seal.sas.as_slice() {
         match view.reader.sa(*handle) {
@@ -158,7 +158,7 @@ pub(crate) fn seal_all(hands: &mut Hands<'_>, seal: &SealAll, mut packet: Packet
     sas.truncate(seal.own.into());
     if let Some(first) = sas.first().filter(|sa| sa.esp.is_ipcomp()) {
         let (deflate, _) = crypt.deflate();
-        match compress(&first.esp, &mut packet, h, deflate, view.now.wall_s) {
+        match compress(&first.esp, &mut packet, h, deflate, (view.now.wall_s, *turn)) {
             Ok(fields) => h = fields,
             Err(reason) => return out.drop(packet, reason),
         }
@@ -173,13 +173,13 @@ pub(crate) fn seal_all(hands: &mut Hands<'_>, seal: &SealAll, mut packet: Packet
     // What goes on to another home has no frame yet.
     let known = seal.adjacency.as_ref().filter(|_| onward.is_none());
     let exit = known.map_or(Exit::To(&seal.to), Exit::Ready);
-    let (mtu, now_s) = (seal.to.mtu, view.now.wall_s);
+    let (mtu, at) = (seal.to.mtu, (view.now.wall_s, *turn));
     let mut each = handles.iter().copied().zip(sas).zip(payloads);
     let seals = &mut crypt.seals;
     match (each.next(), onward) {
         (Some((first, _)), onward) => {
-            match seals.gather(packet, h, first, mtu, exit, now_s) {
-                Ok(()) => each.for_each(|(sa, len)| seals.gather_further(sa, len, now_s)),
+            match seals.gather(packet, h, first, mtu, exit, at) {
+                Ok(()) => each.for_each(|(sa, len)| seals.gather_further(sa, len, at)),
                 Err((packet, reason)) => return out.drop(packet, reason),
             }
             onward.into_iter().for_each(|onward| seals.note_onward(onward));
@@ -196,7 +196,7 @@ fn compress(
     packet: &mut Packet,
     h: Fields,
     deflate: &mut Deflate,
-    now_s: u64,
+    (now_s, _turn): (u64, Turn<'_>),
 ) -> Result<Fields, DropReason> {
     let len = sa.payload_len(packet.data(), h)?;
     packet.span = sa.compress(packet.frame.bytes_mut(), packet.span, h, deflate)?;

@@ -53,7 +53,9 @@ use crate::features::hands::Hands;
 use crate::features::limit::Grant;
 use crate::features::open::{Candidate, Refused, Taker};
 use crate::features::rare::{Held, Next, Rare, Subject};
-use crate::model::{Action, Fate, FirstPorts, Handed, Meta, NextHop, Payload, RateSlot, SealAll};
+use crate::model::{
+    Action, Fate, FirstPorts, Handed, Meta, NextHop, Payload, RateSlot, SealAll, Turn,
+};
 use crate::out::{AnyOut, HelperOut, Out};
 use crate::view::View;
 
@@ -207,6 +209,7 @@ pub(crate) trait Thread: AnyOut + AsMut<Self> {
     fn apply_rare(
         exec: &mut Executor<Self>,
         view: &View,
+        turn: Turn<'_>,
         action: &Action,
         packet: Packet,
         meta: &Meta,
@@ -221,10 +224,17 @@ pub(crate) trait Thread: AnyOut + AsMut<Self> {
 
 impl Thread for Out {
     #[inline(never)]
-    fn apply_rare(exec: &mut Executor, view: &View, action: &Action, packet: Packet, meta: &Meta) {
-        let (rooms, mut hands) = exec.hands(view);
+    fn apply_rare(
+        exec: &mut Executor,
+        view: &View,
+        turn: Turn<'_>,
+        action: &Action,
+        packet: Packet,
+        meta: &Meta,
+    ) {
+        let (rooms, mut hands) = exec.hands(view, turn);
         if let Some(next) = rooms.apply_rare(&mut hands, action, packet, meta) {
-            exec.apply_next(view, next, meta);
+            exec.apply_next(view, turn, next, meta);
         }
     }
 
@@ -248,6 +258,7 @@ impl Thread for HelperOut {
     fn apply_rare(
         exec: &mut Executor<HelperOut>,
         view: &View,
+        _turn: Turn<'_>,
         _action: &Action,
         packet: Packet,
         meta: &Meta,
@@ -288,9 +299,13 @@ impl<O: Thread> Executor<O> {
 
     /// Lends a feature's own state what features work with.
     #[inline(always)]
-    pub(crate) fn hands<'a>(&'a mut self, view: &'a View) -> (&'a mut Rooms, Hands<'a, O>) {
+    pub(crate) fn hands<'a>(
+        &'a mut self,
+        view: &'a View,
+        turn: Turn<'a>,
+    ) -> (&'a mut Rooms, Hands<'a, O>) {
         let Executor { crypt, out, rooms } = self;
-        (rooms, Hands { view, crypt, out })
+        (rooms, Hands { view, turn, crypt, out })
     }
 
     /// Carries out an action on a packet.
@@ -301,6 +316,7 @@ impl<O: Thread> Executor<O> {
     pub(crate) fn apply(
         &mut self,
         view: &View,
+        turn: Turn<'_>,
         action: &Action,
         (sa, to): (Option<&SaEntry<Sa>>, Option<&NextHop>),
         packet: Packet,
@@ -309,7 +325,7 @@ impl<O: Thread> Executor<O> {
         let h = meta.summary.fields;
         match action {
             Action::Seal(by) => match sa {
-                Some(sa) => seal::seal(&mut self.hands(view).1, by, (sa, to), packet, h),
+                Some(sa) => seal::seal(&mut self.hands(view, turn).1, by, (sa, to), packet, h),
                 None => self.out.drop(packet, DropReason::OutStateExpired),
             },
             Action::Forward(by) => forward::forward(view, &mut self.out, (by, to), packet, h),
@@ -320,7 +336,7 @@ impl<O: Thread> Executor<O> {
             Action::BackToLinux { tag } => self.out.give_back(packet, *tag),
             Action::HandOver { to } => self.out.hand_over(view, (*to).into(), packet, meta),
             // In one arm, as in `Rooms::judge`.
-            rare => O::apply_rare(self, view, rare, packet, meta),
+            rare => O::apply_rare(self, view, turn, rare, packet, meta),
         }
     }
 
@@ -405,15 +421,16 @@ impl<O: Thread> Executor<O> {
         view: &View,
         packet: &mut Packet,
         work: &OpenWork,
+        turn: Turn<'_>,
     ) -> Result<(), Outcome> {
         let Executor { crypt, out, rooms } = self;
-        open::accept(view, (crypt, out, &mut rooms.aggfrag), packet, work)
+        open::accept(view, (crypt, out, &mut rooms.aggfrag), packet, work, turn)
     }
 
     /// Seals what was gathered, and sends it.
     #[inline(always)]
-    pub(crate) fn seal_gathered(&mut self, view: &View) {
-        seal::seal_gathered(view, &mut self.crypt, &mut self.out);
+    pub(crate) fn seal_gathered(&mut self, view: &View, turn: Turn<'_>) {
+        seal::seal_gathered(view, turn, &mut self.crypt, &mut self.out);
     }
 }
 
@@ -422,35 +439,43 @@ impl Executor {
     pub(crate) fn apply_granted(
         &mut self,
         view: &View,
+        turn: Turn<'_>,
         by: (RateSlot, Grant),
         packet: Packet,
         meta: &Meta,
     ) {
-        let (rooms, mut hands) = self.hands(view);
+        let (rooms, mut hands) = self.hands(view, turn);
         let by = (by.0, Some(by.1));
         if let Some(next) = limit::pass_by_plan(&mut rooms.rates, &mut hands, by, packet, meta) {
-            self.apply_next(view, next, meta);
+            self.apply_next(view, turn, next, meta);
         }
     }
 
     /// Carries out what a rare action has left to be done.
     #[inline(always)]
-    fn apply_next(&mut self, view: &View, next: Next, meta: &Meta) {
+    fn apply_next(&mut self, view: &View, turn: Turn<'_>, next: Next, meta: &Meta) {
         let sa = match &next.action {
             Action::Seal(by) => view.reader.sa(by.sa),
             _ => None,
         };
         let Some(fields) = next.fields else {
-            return self.apply(view, &next.action, (sa, None), next.packet, meta);
+            return self.apply(view, turn, &next.action, (sa, None), next.packet, meta);
         };
         let mut meta = meta.clone();
         meta.summary.fields = fields;
-        self.apply(view, &next.action, (sa, None), next.packet, &meta);
+        self.apply(view, turn, &next.action, (sa, None), next.packet, &meta);
     }
 
     /// Has several SAs protect a packet, as was decided about it alone.
-    pub(crate) fn seal_all(&mut self, view: &View, seal: &SealAll, packet: Packet, h: Fields) {
-        bundle::seal_all(&mut self.hands(view).1, seal, packet, h);
+    pub(crate) fn seal_all(
+        &mut self,
+        view: &View,
+        turn: Turn<'_>,
+        seal: &SealAll,
+        packet: Packet,
+        h: Fields,
+    ) {
+        bundle::seal_all(&mut self.hands(view, turn).1, seal, packet, h);
     }
 
     /// Makes one packet of all its fragments.
@@ -460,19 +485,19 @@ impl Executor {
     }
 
     /// Sends the payloads of IP-TFS that are due; all, if `is_last`.
-    pub(crate) fn send_due(&mut self, view: &View, is_last: bool) {
-        let (rooms, mut hands) = self.hands(view);
+    pub(crate) fn send_due(&mut self, view: &View, turn: Turn<'_>, is_last: bool) {
+        let (rooms, mut hands) = self.hands(view, turn);
         rooms.aggfrag.send_due(&mut hands, is_last);
     }
 
     /// Gives up all that waits in features: SAs have other homes from now on, or the worker goes.
     pub(crate) fn drop_waiting(&mut self, view: &View) {
-        let (Rooms { fragments, aggfrag, rates, .. }, mut hands) = self.hands(view);
+        let Executor { out, rooms: Rooms { fragments, aggfrag, rates, .. }, .. } = self;
         if let Some(fragments) = fragments {
-            fragments.drop_all(hands.out);
+            fragments.drop_all(out);
         }
-        aggfrag.sweep(&mut hands, true);
-        limit::drop_waiting(rates, hands.out);
+        aggfrag.sweep(view, out, true);
+        limit::drop_waiting(rates, out);
     }
 
     /// True if packets go on when the burst is done: fragments, payloads of IP-TFS, or between two steps of SRv6.

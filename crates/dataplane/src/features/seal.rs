@@ -11,7 +11,7 @@ use wire::Fields;
 use crate::crypt::{Crypt, Exit, Seals};
 use crate::features::forward::is_syn;
 use crate::features::hands::Hands;
-use crate::model::{Handed, NextHop, Seal};
+use crate::model::{Handed, NextHop, Seal, Turn};
 use crate::out::AnyOut;
 use crate::view::View;
 
@@ -25,15 +25,15 @@ pub(crate) fn seal<O: AnyOut>(
     h: Fields,
 ) {
     if hands.crypt.seals.is_full() {
-        seal_gathered(hands.view, hands.crypt, hands.out);
+        seal_gathered(hands.view, hands.turn, hands.crypt, hands.out);
     }
-    let Hands { view, crypt, out } = hands;
+    let Hands { view, turn, crypt, out } = hands;
     if by.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
         return out.drop(packet, DropReason::MalformedIp);
     }
     let exit = to.map_or(Exit::Ready(&by.adjacency), Exit::To);
     let (sa, mtu) = ((by.sa, sa), usize::from(by.mtu));
-    let gathered = crypt.seals.gather(packet, h, sa, mtu, exit, view.now.wall_s);
+    let gathered = crypt.seals.gather(packet, h, sa, mtu, exit, (view.now.wall_s, *turn));
     if let Err((packet, reason)) = gathered {
         out.drop(packet, reason);
     }
@@ -61,8 +61,8 @@ pub(crate) fn holds(sa: &SaEntry<Sa>, by: &Seal, packet: &Packet, h: Fields) -> 
 ///
 /// Packets leave in the order of their sequence numbers, which is that of their arrival.
 #[inline(never)]
-pub(crate) fn seal_gathered(view: &View, crypt: &mut Crypt, out: &mut impl AnyOut) {
-    if let Some(work) = crypt.take_seals(&view.reader) {
+pub(crate) fn seal_gathered(view: &View, turn: Turn<'_>, crypt: &mut Crypt, out: &mut impl AnyOut) {
+    if let Some(work) = crypt.take_seals(&view.reader, turn) {
         if let Some(taps) = out.taps() {
             taps.sealing(view, &work);
         }

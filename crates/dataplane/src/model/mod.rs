@@ -19,6 +19,7 @@ mod reach;
 pub mod slots;
 mod step;
 mod time;
+mod turn;
 
 pub(crate) use action::{
     Action, Aggregate, BundleSlot, Decapsulate, Encapsulate, Forward, LinuxWay, LookSlot, Measure,
@@ -47,3 +48,4 @@ pub(crate) use step::Notes;
 pub use step::{NatSays, PolicySays, Step, Way};
 pub(crate) use time::Clock;
 pub use time::Now;
+pub(crate) use turn::{Turn, TurnHolder};

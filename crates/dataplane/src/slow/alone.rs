@@ -6,8 +6,8 @@
 
 use arrayvec::ArrayVec;
 use io::{BURST_LEN, Burst};
+use policy::SaHandle;
 
-use super::Slow;
 use super::again::{retry, send_errors};
 use super::from_devices::exchange;
 use super::gathered::move_on_gathered;
@@ -17,7 +17,8 @@ use super::left::move_on_left;
 use super::paths::send_probes;
 use super::payloads::{expire_payloads, move_on_payloads};
 use super::waited::move_on_waited;
-use crate::burst::Path;
+use super::{Resting, Slow};
+use crate::burst::{Misses, Path};
 use crate::crypt::Inflation;
 use crate::model::{Handed, Left, Metas, Parcel, Source};
 
@@ -31,7 +32,7 @@ pub(crate) struct Alone<'w> {
 
 impl<'w> Alone<'w> {
     /// For a worker that has seen to it.
-    pub(crate) fn of(path: &'w mut Path, slow: &'w mut Slow) -> Alone<'w> {
+    pub(crate) fn of(path: &'w mut Path, Resting(slow): &'w mut Resting) -> Alone<'w> {
         Alone { path, slow }
     }
 
@@ -50,7 +51,7 @@ impl<'w> Alone<'w> {
 
     /// Seals what was gathered, and sends it.
     pub(crate) fn seal_gathered(&mut self) {
-        self.path.exec.seal_gathered(&self.path.view);
+        self.path.exec.seal_gathered(&self.path.view, self.slow.turn());
     }
 
     /// Opens and seals what was gathered.
@@ -84,7 +85,7 @@ impl<'w> Alone<'w> {
         self.move_on_gathered();
         self.send_errors();
         self.send_probes();
-        self.path.exec.seal_gathered(&self.path.view);
+        self.path.exec.seal_gathered(&self.path.view, self.slow.turn());
     }
 
     /// Gives the devices what waits for them, and moves on what they have done.
@@ -121,6 +122,17 @@ impl<'w> Alone<'w> {
         move_on_gathered(self.slow, self.path);
     }
 
+    /// Unites an SA's replay window with that of somebody else, whose highest number is `edge`. Bit 0 of the first word of
+    /// `received` is that number, bit 1 the one before it.
+    pub(crate) fn merge_window(&self, sa: SaHandle, edge: u64, received: &[u64]) {
+        let Some(sa) = self.path.view.reader.sa(sa) else { return };
+        sa.esp.replay().merge(edge, |number| {
+            let back = edge - number;
+            let word = usize::try_from(back / 64).ok().and_then(|word| received.get(word));
+            word.is_some_and(|word| word >> (back % 64) & 1 == 1)
+        });
+    }
+
     /// Gives up payloads, and pieces of packets, that were waited for long enough.
     pub(crate) fn expire_payloads(&mut self) {
         expire_payloads(self.slow, self.path, false);
@@ -130,6 +142,6 @@ impl<'w> Alone<'w> {
     pub(crate) fn settle_payloads(&mut self) {
         move_on_payloads(self.slow, self.path);
         expire_payloads(self.slow, self.path, true);
-        self.path.exec.send_due(&self.path.view, true);
+        self.path.exec.send_due(&self.path.view, self.slow.turn(), true);
     }
 }

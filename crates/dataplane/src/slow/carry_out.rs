@@ -23,7 +23,7 @@ use super::limited::{pass, stop};
 use super::path_errors::hear_of_path;
 use super::remember::{remember, remember_decision};
 use super::segment_errors::hear_of_segments;
-use crate::burst::Path;
+use crate::burst::{Misses, Path};
 use crate::crypt::check_volume;
 use crate::features::Executor;
 use crate::features::fragments::gather;
@@ -77,14 +77,16 @@ fn act(
     match decision {
         Decision::Go(draft) => {
             let meta = resolved.meta(is_marked);
-            apply(exec, view, draft, (resolved.packet, resolved.h), &meta);
+            apply(exec, view, slow.turn(), draft, (resolved.packet, resolved.h), &meta);
         }
-        Decision::SealAll(seal) => seal_all(exec, view, *seal, resolved.packet, resolved.h),
+        Decision::SealAll(seal) => {
+            seal_all(exec, view, slow.turn(), *seal, resolved.packet, resolved.h);
+        }
         Decision::Translate(Translation { draft, found, rewrite }) => {
             let h = resolved.h.into();
             let by = (found, *rewrite);
             if let Some(packet) = translate(&mut exec.out, by, resolved.packet, h) {
-                apply_translated(exec, view, draft, packet, h);
+                apply_translated(exec, view, slow.turn(), draft, packet, h);
             }
         }
         Decision::Hold(key, origin) => {

@@ -8,7 +8,7 @@ use wire::{Fields, Headers, Summary};
 
 use crate::burst::classify::meta_of;
 use crate::features::{Executor, Thread};
-use crate::model::{Action, Draft, Meta, SealAll};
+use crate::model::{Action, Draft, Meta, SealAll, Turn};
 use crate::out::fragment::fragment;
 use crate::view::View;
 
@@ -16,6 +16,7 @@ use crate::view::View;
 pub(crate) fn apply<O: Thread>(
     exec: &mut Executor<O>,
     view: &View,
+    turn: Turn<'_>,
     draft: &Draft,
     (mut packet, h): (Packet, &Headers),
     meta: &Meta,
@@ -29,12 +30,12 @@ pub(crate) fn apply<O: Thread>(
     let to = draft.to.as_ref();
     let sa = sealing(view, &draft.action);
     let Some(mtu) = draft.cut else {
-        return exec.apply(view, &draft.action, (sa, to), packet, meta);
+        return exec.apply(view, turn, &draft.action, (sa, to), packet, meta);
     };
     let mut action = draft.action;
     let is_hop = action.take_hop();
     cut(exec, packet, h, (mtu, is_hop), |exec, piece, h| {
-        exec.apply(view, &action, (sa, to), piece, &meta_of(h));
+        exec.apply(view, turn, &action, (sa, to), piece, &meta_of(h));
     });
 }
 
@@ -42,29 +43,31 @@ pub(crate) fn apply<O: Thread>(
 pub(super) fn apply_translated(
     exec: &mut Executor,
     view: &View,
+    turn: Turn<'_>,
     draft: &Draft,
     packet: Packet,
     h: Fields,
 ) {
     let sa = sealing(view, &draft.action);
     let meta = Meta { summary: Summary { fields: h, ..Summary::default() }, ..Meta::default() };
-    exec.apply(view, &draft.action, (sa, draft.to.as_ref()), packet, &meta);
+    exec.apply(view, turn, &draft.action, (sa, draft.to.as_ref()), packet, &meta);
 }
 
 /// Has several SAs protect a packet.
 pub(super) fn seal_all(
     exec: &mut Executor,
     view: &View,
+    turn: Turn<'_>,
     mut seal: SealAll,
     packet: Packet,
     h: &Headers,
 ) {
     let Some(mtu) = seal.cut else {
-        return exec.seal_all(view, &seal, packet, h.into());
+        return exec.seal_all(view, turn, &seal, packet, h.into());
     };
     let is_hop = core::mem::take(&mut seal.is_hop);
     cut(exec, packet, h, (mtu, is_hop), |exec, piece, h| {
-        exec.seal_all(view, &seal, piece, h.into());
+        exec.seal_all(view, turn, &seal, piece, h.into());
     });
 }
 

@@ -6,8 +6,8 @@ use super::Slow;
 use super::carry_out::carry_out;
 use super::entered::{Entered, Resolved};
 use super::seal_on::seal_on;
-use crate::burst::Path;
 use crate::burst::classify::meta_of;
+use crate::burst::{Misses, Path};
 use crate::features::limit::Grant;
 use crate::model::{Again, Arrived, FirstPorts, Handed};
 use crate::out::AnyOut;
@@ -55,7 +55,9 @@ pub(super) fn move_on_fragment(
             carry_out(slow, path, &mut decided, Resolved { packet, h: &h, entered, grant });
         }
         // Those are judged already, and never wait here.
-        Handed::Sealed(packet, sas) => seal_on(&path.view, &mut path.exec, packet, sas),
+        Handed::Sealed(packet, sas) => {
+            seal_on(&path.view, slow.turn(), &mut path.exec, packet, sas);
+        }
         Handed::Frame(packet, _) => path.exec.out.give_to_linux(packet),
     }
 }

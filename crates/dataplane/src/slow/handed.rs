@@ -8,8 +8,8 @@ use super::again::resolve_again;
 use super::fragments::move_on_fragment;
 use super::miss::resolve_miss;
 use super::seal_on::seal_on;
-use crate::burst::Path;
 use crate::burst::classify::meta_of_packet;
+use crate::burst::{Misses, Path};
 use crate::flows::FlowCache;
 use crate::model::{Action, Again, Arrived, Handed, Meta, prefetch_headers};
 use crate::out::AnyOut;
@@ -41,7 +41,9 @@ pub(super) fn take_over(
                     Err(error) => path.exec.out.drop(packet, error.into()),
                 }
             }
-            Handed::Sealed(packet, sas) => seal_on(&path.view, &mut path.exec, packet, sas),
+            Handed::Sealed(packet, sas) => {
+                seal_on(&path.view, slow.turn(), &mut path.exec, packet, sas);
+            }
             Handed::Frame(packet, slot) => {
                 let out = &mut path.exec.out;
                 if let Some(taps) = &mut out.taps {

@@ -9,11 +9,19 @@ use super::carry_out::carry_out;
 use super::entered::{Entered, Resolved};
 use crate::burst::{Misses, Path};
 use crate::features::limit::Grant;
-use crate::model::Meta;
+use crate::model::{Meta, Turn, TurnHolder};
 use crate::out::AnyOut;
 use crate::resolve::resolve_arrival;
 
+/// Nobody but [`Alone`](super::Alone) has it.
+impl TurnHolder for Slow {}
+
 impl Misses for Slow {
+    #[inline(always)]
+    fn turn(&self) -> Turn<'_> {
+        Turn::of(self)
+    }
+
     #[inline(always)]
     fn takes_all(&self) -> bool {
         false

@@ -55,39 +55,42 @@ use hold::SaQueue;
 pub(crate) use looked::counters_for_helper;
 pub(crate) use remember::remember;
 
-/// The slow path of one worker.
+/// The slow path of one worker, while that has the turn: [`Alone`] has it from [`Resting`].
 pub(crate) struct Slow {
     waiting: SaQueue,
     errors: Errors,
 }
 
-impl Slow {
-    pub(crate) fn new(shared: Arc<HostLimits>, workers: usize) -> Slow {
-        Slow { waiting: SaQueue::new(workers), errors: Errors::new(shared) }
+/// The slow path of one worker. It moves no packet on: helpers may have the turn.
+pub(crate) struct Resting(Slow);
+
+impl Resting {
+    pub(crate) fn new(shared: Arc<HostLimits>, workers: usize) -> Resting {
+        Resting(Slow { waiting: SaQueue::new(workers), errors: Errors::new(shared) })
     }
 
     /// True if packets wait for an SA.
     pub(crate) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.0.waiting.is_empty()
     }
 
     /// True if errors wait to be sent.
     pub(crate) fn has_errors(&self) -> bool {
-        !self.errors.is_empty()
+        !self.0.errors.is_empty()
     }
 
     /// Drops what has waited for an SA in vain.
     pub(crate) fn expire(&mut self, path: &mut Path) {
-        self.waiting.expire(&mut path.exec.out, path.view.now.ns);
+        self.0.waiting.expire(&mut path.exec.out, path.view.now.ns);
     }
 
     /// Takes over what waits for an SA in another slow path.
-    pub(crate) fn adopt(&mut self, from: &mut Slow, out: &mut Out, now_ns: u64) {
-        self.waiting.adopt(&mut from.waiting, out, now_ns);
+    pub(crate) fn adopt(&mut self, from: &mut Resting, out: &mut Out, now_ns: u64) {
+        self.0.waiting.adopt(&mut from.0.waiting, out, now_ns);
     }
 
     /// Drops all that waits for an SA.
     pub(crate) fn drop_waiting(&mut self, out: &mut Out) {
-        self.waiting.drop_waiting(out);
+        self.0.waiting.drop_waiting(out);
     }
 }

@@ -5,8 +5,8 @@ use outcome::DropReason;
 use policy::SaHandle;
 
 use super::Slow;
-use crate::burst::Path;
 use crate::burst::classify::meta_of_packet;
+use crate::burst::{Misses, Path};
 use crate::features::Executor;
 use crate::features::aggfrag::{Receivers, take_apart};
 use crate::features::fragments::Fragments;
@@ -19,7 +19,7 @@ pub(super) fn move_on_payloads(slow: &mut Slow, path: &mut Path) {
     let mut receivers = path.exec.rooms.aggfrag.receivers.take().unwrap_or_default();
     while let Some(payload) = path.exec.rooms.aggfrag.arrived.pop_front() {
         let Path { view, exec: Executor { crypt, out, rooms, .. }, .. } = path;
-        let mut hands = Hands { view, crypt, out };
+        let mut hands = Hands { view, turn: slow.turn(), crypt, out };
         rooms.aggfrag.put_in_order(&mut hands, &mut receivers, payload);
         move_on_in_order(slow, path, &mut receivers);
     }

@@ -7,14 +7,20 @@ use policy::SaBundle;
 use crate::crypt::check_volume;
 use crate::features::Executor;
 use crate::features::bundle::seal_all;
-use crate::model::{Handed, SealAll};
+use crate::model::{Handed, SealAll, Turn};
 use crate::out::AnyOut;
 use crate::resolve::{Limits, homes, next_hop_of_all};
 use crate::view::View;
 
 /// Has the SAs that are left of a bundle protect a packet.
 #[cold]
-pub(super) fn seal_on(view: &View, exec: &mut Executor, packet: Packet, sas: SaBundle) {
+pub(super) fn seal_on(
+    view: &View,
+    turn: Turn<'_>,
+    exec: &mut Executor,
+    packet: Packet,
+    sas: SaBundle,
+) {
     let own = match homes::claim(view, sas.as_slice()) {
         Ok(own) => own,
         Err(home) => return exec.out.hand(home, Handed::Sealed(packet, sas)),
@@ -39,5 +45,5 @@ pub(super) fn seal_on(view: &View, exec: &mut Executor, packet: Packet, sas: SaB
     };
     let own = own as u8;
     let seal = SealAll { sas, own, to, adjacency: None, cut: None, is_hop: false };
-    seal_all(&mut exec.hands(view).1, &seal, packet, (&h).into());
+    seal_all(&mut exec.hands(view, turn).1, &seal, packet, (&h).into());
 }

@@ -10,8 +10,8 @@ use super::again::resolve_again;
 use super::fragments::move_on_fragment;
 use super::handed::take_over;
 use super::miss::resolve_miss;
-use crate::burst::Path;
 use crate::burst::classify::meta_of_packet;
+use crate::burst::{Misses, Path};
 use crate::features::Holds;
 use crate::features::limit::Grant;
 use crate::features::limit::queues::Dequeued;
@@ -63,7 +63,7 @@ pub(super) fn go_on(slow: &mut Slow, path: &mut Path, handed: Handed, grant: Gra
     }
     match limited_by_plan(path, &packet, &meta) {
         Some(slot) => {
-            path.exec.apply_granted(&path.view, (slot, grant), packet, &meta);
+            path.exec.apply_granted(&path.view, slow.turn(), (slot, grant), packet, &meta);
         }
         None => resolve_miss(slow, path, (packet, Some(grant)), &meta, held.as_deref()),
     }

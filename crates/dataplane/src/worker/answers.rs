@@ -55,22 +55,18 @@ impl Worker {
     }
 
     /// Merges a window: true if this was done here. `None` where it has to wait.
-    fn merge(&self, merge: &Merge) -> Option<bool> {
+    fn merge(&mut self, merge: &Merge) -> Option<bool> {
         let Merge { sa, edge, received, since, .. } = merge;
         let (reader, me) = (&self.path.view.reader, self.path.view.worker.get());
-        let Some(sa) = reader.sa_named(sa).and_then(|sa| reader.sa(sa)) else { return Some(false) };
+        let Some(handle) = reader.sa_named(sa) else { return Some(false) };
+        let Some(sa) = reader.sa(handle) else { return Some(false) };
         if sa.home().claim(me) != me {
             return Some(false);
         }
-        let replay = sa.esp.replay();
-        if replay.edge() < *edge && !self.has_waited(*since) {
+        if sa.esp.replay().edge() < *edge && !self.has_waited(*since) {
             return None;
         }
-        replay.merge(*edge, |number| {
-            let back = edge - number;
-            let word = usize::try_from(back / 64).ok().and_then(|word| received.get(word));
-            word.is_some_and(|word| word >> (back % 64) & 1 == 1)
-        });
+        self.drain_helpers().merge_window(handle, *edge, received);
         Some(true)
     }
 }

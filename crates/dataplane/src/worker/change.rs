@@ -13,7 +13,7 @@ use crate::features::fragments::Fragments;
 use crate::model::PortKind;
 use crate::out::neighbour::NeighbourQueue;
 use crate::out::peers::Peers;
-use crate::slow::Slow;
+use crate::slow::Resting;
 use crate::team::Team;
 use crate::worker::Worker;
 
@@ -113,7 +113,7 @@ impl Worker {
         // The limits of what waits are shared by the workers.
         let mut old = core::mem::replace(&mut out.neighbours, NeighbourQueue::new(workers));
         out.adopt_neighbours(&mut old, now_ns);
-        let mut old = core::mem::replace(&mut self.slow, Slow::new(shared, workers));
+        let mut old = core::mem::replace(&mut self.slow, Resting::new(shared, workers));
         self.slow.adopt(&mut old, out, now_ns);
         self.ending = None;
         self.begin_epoch();

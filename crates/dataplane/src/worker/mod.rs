@@ -41,7 +41,7 @@ use crate::model::{Explanation, Handed, Newcomers, Now, PortKind, Probe, Source}
 use crate::out::neighbour::NeighbourQueue;
 use crate::out::peers::Peers;
 use crate::out::{Out, Reports};
-use crate::slow::Slow;
+use crate::slow::Resting;
 use crate::tables::Tables;
 use crate::team::Team;
 use crate::view::View;
@@ -158,7 +158,7 @@ pub struct WorkerParts {
 /// and the SAs' live numbers, whose only writer it is, in turns with its helpers if it has some.
 pub struct Worker {
     path: Path,
-    slow: Slow,
+    slow: Resting,
     commands: Receiver<Command>,
     /// Requests to be answered when the databases have been followed.
     asked: Vec<PendingAnswer>,
@@ -197,7 +197,7 @@ impl Worker {
         exec.rooms.fragments = Some(Box::new(fragments));
         Worker {
             path: Path::new(view, flows, exec),
-            slow: Slow::new(Arc::clone(&shared), workers),
+            slow: Resting::new(Arc::clone(&shared), workers),
             commands: parts.commands,
             asked: Vec::new(),
             idle_rounds: 0,

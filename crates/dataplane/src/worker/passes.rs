@@ -23,6 +23,7 @@
 //! the worker's to find out, without helpers at work; see [`crate::worker::helpers`].
 
 use arrayvec::ArrayVec;
+use dispatch::ordered;
 use esp::Sa;
 use io::{BURST_LEN, Burst, Packet};
 use policy::SaEntry;
@@ -33,7 +34,7 @@ use crate::burst::{Misses, Path};
 use crate::crypt::{Opens, Seals};
 use crate::features::is_rare;
 use crate::features::seal::send_done_seals;
-use crate::model::{Action, Meta, Metas};
+use crate::model::{Action, Meta, Metas, Turn};
 use crate::out::{AnyOut, HelperOut};
 use crate::resolve::{Decided, Decision, resolve_arrival};
 use crate::slow::{apply, ask_for_own, claim, counters_for_helper, remember};
@@ -53,12 +54,17 @@ pub(crate) struct Passes {
 }
 
 /// Misses of a helper: resolved in turn, or left to the worker.
-#[derive(Default)]
-struct Leaver {
+struct Leaver<'t> {
+    turn: Turn<'t>,
     has_left: bool,
 }
 
-impl Misses<HelperOut> for Leaver {
+impl Misses<HelperOut> for Leaver<'_> {
+    #[inline(always)]
+    fn turn(&self) -> Turn<'_> {
+        self.turn
+    }
+
     #[inline(always)]
     fn takes_all(&self) -> bool {
         self.has_left
@@ -102,7 +108,7 @@ impl Misses<HelperOut> for Leaver {
                 asked.count(&path.view, &h);
             }
             remember(path, draft.action, &mut asked, meta);
-            return apply(&mut path.exec, &path.view, &draft, (packet, &h), meta);
+            return apply(&mut path.exec, &path.view, self.turn, &draft, (packet, &h), meta);
         }
         self.has_left = true;
         path.exec.out.leave(&path.view, packet, meta);
@@ -141,9 +147,14 @@ pub(crate) fn pass_apart(path: &mut Path<HelperOut>, passes: &mut Passes) {
 }
 
 /// The second part, while it is the burst's turn. True if it is all done, and the turn goes on.
-pub(crate) fn pass_in_turn(path: &mut Path<HelperOut>, passes: &mut Passes) -> bool {
+pub(crate) fn pass_in_turn(
+    path: &mut Path<HelperOut>,
+    passes: &mut Passes,
+    turn: &ordered::Turn<'_>,
+) -> bool {
     let Passes { packets, metas, opens, seals, rest } = passes;
-    let mut leaver = Leaver::default();
+    let turn = Turn::of(turn);
+    let mut leaver = Leaver { turn, has_left: false };
     if let Some(mut opens) = opens.take() {
         path.accept_all(&mut leaver, &mut opens);
         path.exec.crypt.put_back_opens(opens);
@@ -161,7 +172,7 @@ pub(crate) fn pass_in_turn(path: &mut Path<HelperOut>, passes: &mut Passes) -> b
     }
     // Those that were refused apart.
     path.open_gathered(&mut leaver);
-    *seals = path.exec.crypt.take_seals(&path.view.reader);
+    *seals = path.exec.crypt.take_seals(&path.view.reader, turn);
     let batch = &path.exec.out.batch;
     batch.left.is_empty() && batch.payloads.is_empty()
 }

@@ -51,7 +51,7 @@ pub(crate) fn work_on(
             && let Some(turn) = next.work.turn()
         {
             let AtHand { batch, passes, had_turn, .. } = next;
-            if helper.pass(batch, |path| pass_in_turn(path, passes)) {
+            if helper.pass(batch, |path| pass_in_turn(path, passes, &turn)) {
                 turn.end();
             }
             *had_turn = true;

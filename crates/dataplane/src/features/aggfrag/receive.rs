@@ -72,9 +72,9 @@ impl Aggfrag {
     }
     /// Gives up what is of SAs that are not there any more; all, if `is_end`: SAs have other homes from now on, or the
     /// worker goes.
-    pub(crate) fn sweep(&mut self, hands: &mut Hands<'_>, is_end: bool) {
-        self.sweep_senders(hands, is_end);
-        self.sweep_receivers(hands.view, hands.out, is_end);
+    pub(crate) fn sweep(&mut self, view: &View, out: &mut Out, is_end: bool) {
+        self.sweep_senders(view, out, is_end);
+        self.sweep_receivers(view, out, is_end);
     }
 }
 

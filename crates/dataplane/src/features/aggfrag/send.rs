@@ -18,6 +18,7 @@ use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::features::seal::seal_gathered;
 use crate::model::{Aggregate, Fate, Meta, TAILROOM};
 use crate::out::{AnyOut, Out};
+use crate::view::View;
 
 impl Rare for Aggregate {
     type Kept = Aggfrag;
@@ -198,7 +199,7 @@ impl Aggfrag {
         });
         self.senders = Some(senders);
         if has_gone {
-            self.sweep_senders(hands, false);
+            self.sweep_senders(view, hands.out, false);
         }
     }
 
@@ -232,8 +233,7 @@ impl Aggfrag {
     }
 
     /// Gives up what waits for SAs that are not there any more; of all, if `is_end`.
-    pub(super) fn sweep_senders(&mut self, hands: &mut Hands<'_>, is_end: bool) {
-        let Hands { view, out, .. } = hands;
+    pub(super) fn sweep_senders(&mut self, view: &View, out: &mut Out, is_end: bool) {
         let Some(mut senders) = self.senders.take() else { return };
         let Senders { all, places, awake } = &mut *senders;
         let before = all.len();
@@ -310,10 +310,10 @@ fn leave(hands: &mut Hands<'_>, sender: &mut Sender, sa: &SaEntry<Sa>, mut build
         None => Exit::To(&way.to),
     };
     if hands.crypt.seals.is_full() {
-        seal_gathered(view, hands.crypt, hands.out);
+        seal_gathered(view, hands.turn, hands.crypt, hands.out);
     }
-    let (of, now_s) = ((sender.sa, sa), view.now.wall_s);
-    let gathered = hands.crypt.seals.gather(packet, h, of, way.to.mtu, exit, now_s);
+    let (of, at) = ((sender.sa, sa), (view.now.wall_s, hands.turn));
+    let gathered = hands.crypt.seals.gather(packet, h, of, way.to.mtu, exit, at);
     if let Err((packet, reason)) = gathered {
         hands.out.drop(packet, reason);
     }

@@ -10,17 +10,18 @@ use policy::Volume;
 use crate::crypt::open_batch::OpenWork;
 use crate::crypt::{Crypt, check_volume};
 use crate::features::aggfrag::Aggfrag;
+use crate::model::Turn;
 use crate::out::AnyOut;
 use crate::view::View;
 
-/// Accepts a packet that was decrypted, or says how it ends. One writer at a time for each SA,
-/// in the order of arrival.
+/// Accepts a packet that was decrypted, or says how it ends, in the order of arrival.
 #[inline(always)]
 pub(crate) fn accept(
     view: &View,
     (crypt, out, aggfrag): (&mut Crypt, &mut impl AnyOut, &mut Aggfrag),
     packet: &mut Packet,
     work: &OpenWork,
+    _turn: Turn<'_>,
 ) -> Result<(), Outcome> {
     let sa = view.reader.sa(work.sa).ok_or(DropReason::InStateExpired)?;
     // Most packets: nothing is near a limit, nothing is to be reported.
