@@ -9,6 +9,7 @@ mod applications;
 mod hardware;
 mod histories;
 mod lives;
+mod memifs;
 mod world;
 
 use std::cell::RefCell;

@@ -8,7 +8,7 @@
 //! the worker that has that queue's number; when the peer goes, they go. Between two peers nothing can be sent:
 //! that is counted (`transmit-down`).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -62,6 +62,25 @@ struct Peer {
     queues: u32,
 }
 
+/// Counters of one port. They count on with the next peer, and with other settings.
+#[derive(Clone, Default)]
+struct Counts {
+    /// Of each queue.
+    queues: Vec<Arc<PortCounters>>,
+    faults: Arc<Faults>,
+    /// Frames of Linux's own.
+    linux: Arc<LinuxFrames>,
+}
+
+impl Counts {
+    /// Counters for so many queues at least.
+    fn begin(&mut self, queues: usize) {
+        while self.queues.len() < queues {
+            self.queues.push(PortCounters::new());
+        }
+    }
+}
+
 /// One memif port.
 struct Entry {
     config: MemifConfig,
@@ -72,10 +91,7 @@ struct Entry {
     is_seen: bool,
     listener: Option<Listener>,
     peer: Option<Peer>,
-    /// By queue; they count on with the next peer.
-    counters: Vec<Arc<PortCounters>>,
-    faults: Arc<Faults>,
-    linux: Arc<LinuxFrames>,
+    counts: Counts,
     /// Why it does not work.
     trouble: String,
     /// When the server is looked for next; none: at once.
@@ -122,8 +138,9 @@ impl Pause {
 #[derive(Default)]
 pub struct Memifs {
     entries: Vec<Entry>,
-    /// Interfaces of those that were closed, or could not be opened, while another configuration is followed.
-    closed: BTreeSet<String>,
+    /// Interfaces of those that were closed, or could not be opened, while another configuration is followed; and what
+    /// they have counted.
+    closed: BTreeMap<String, Counts>,
 }
 
 /// A port as the operator sees it.
@@ -143,7 +160,7 @@ pub struct MemifState<'a> {
 }
 
 impl Memifs {
-    /// Makes the interface of one, and listens. [`Memifs::settle`] removes the interface, should it be closed by then.
+    /// Makes the interface of one, and listens. One that was closed before counts on. [`Memifs::settle`] removes the interface, should it be closed by then.
     /// `is_taken` tells if a place among all ports has another port.
     ///
     /// # Errors
@@ -154,7 +171,8 @@ impl Memifs {
         interfaces: &mut dyn OwnInterfaces,
         is_taken: impl Fn(usize) -> bool,
     ) -> Result<(), io::TunError> {
-        self.closed.insert(config.interface.clone());
+        // They stay there: if the interface cannot be made, the one of before is opened again.
+        let counts = self.closed.entry(config.interface.clone()).or_default().clone();
         let tap = interfaces.open_tap(config)?;
         // From the end: interfaces that are taken over are numbered from the beginning.
         let is_free = |place: &usize| !self.has_place(*place) && !is_taken(*place);
@@ -166,9 +184,7 @@ impl Memifs {
             is_seen: false,
             listener: None,
             peer: None,
-            counters: Vec::new(),
-            faults: Faults::new(),
-            linux: Arc::default(),
+            counts,
             trouble: String::new(),
             connect_at: None,
             pause: Pause::default(),
@@ -185,13 +201,13 @@ impl Memifs {
         for mut entry in gone {
             entry.part(now, "the configuration has changed", workers);
             // Its descriptor is closed with it, or the interface would be in use.
-            self.closed.insert(entry.config.interface);
+            self.closed.insert(entry.config.interface, entry.counts);
         }
     }
 
     /// Removes the interfaces of those that were closed, and that the configuration does not have.
     pub fn settle(&mut self, wanted: &[MemifConfig], interfaces: &mut dyn OwnInterfaces) {
-        for name in std::mem::take(&mut self.closed) {
+        for name in std::mem::take(&mut self.closed).into_keys() {
             if !wanted.iter().any(|memif| memif.interface == name)
                 && let Err(error) = interfaces.remove_tap(&name)
             {
@@ -289,6 +305,15 @@ impl Memifs {
         })
     }
 
+    /// Counts packets as received by a queue.
+    #[cfg(test)]
+    pub fn count(&mut self, interface: &str, queue: usize, packets: u64) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.config.interface == interface) {
+            entry.counts.begin(queue + 1);
+            entry.counts.queues[queue].received(packets, 64 * packets);
+        }
+    }
+
     /// Every port as the operator sees it.
     pub fn states(&self) -> impl Iterator<Item = MemifState<'_>> {
         self.entries.iter().map(|entry| MemifState {
@@ -301,9 +326,10 @@ impl Memifs {
                 MemifRole::Server => "server",
                 MemifRole::Client => "client",
             },
-            passed: entry.linux.read().0,
-            stats: entry.counters.iter().map(|counters| counters.read()).collect(),
+            passed: entry.counts.linux.read().0,
+            stats: entry.counts.queues.iter().map(|counters| counters.read()).collect(),
             faults: entry
+                .counts
                 .faults
                 .read()
                 .filter(|(_, count)| *count > 0)
@@ -387,7 +413,7 @@ impl Entry {
             most_bytes: self.config.memory_bytes(),
         };
         // A client that is gone again says nothing.
-        let Ok(link) = Link::serve(channel, &config, &self.faults) else { return };
+        let Ok(link) = Link::serve(channel, &config, &self.counts.faults) else { return };
         self.peer = Some(Peer { link, since: now.at, queues: 0 });
     }
 
@@ -406,7 +432,7 @@ impl Entry {
             log2_ring_size: self.config.ring_size.ilog2() as u8,
             buffer_len: buffer_len(self.config.mtu),
         };
-        let link = Link::join(channel, &config, &self.faults);
+        let link = Link::join(channel, &config, &self.counts.faults);
         self.peer = Some(Peer { link, since: now.at, queues: 0 });
     }
 
@@ -432,11 +458,9 @@ impl Entry {
                 break;
             }
         }
-        while self.counters.len() < queues.len() {
-            self.counters.push(PortCounters::new());
-        }
+        self.counts.begin(queues.len());
         let ifindex = self.tap.ifindex();
-        let counters = self.counters.clone();
+        let Counts { queues: counters, linux, .. } = self.counts.clone();
         for (number, (queue, counters)) in (0..).zip(queues.into_iter().zip(counters)) {
             let parts = Parts {
                 name: format!("{} queue {number}", self.config.interface),
@@ -444,7 +468,7 @@ impl Entry {
                 tap: (number == 0).then(|| Arc::clone(&self.tap)),
                 max_frame_len: (self.config.mtu + FRAME_OVERHEAD) as usize,
                 counters,
-                linux: Arc::clone(&self.linux),
+                linux: Arc::clone(&linux),
             };
             match MemifPort::new(parts) {
                 Ok(port) => {
