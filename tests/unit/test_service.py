@@ -21,7 +21,7 @@ def test_a_reload_that_is_refused_fails():
     values = dict(re.findall(r"^(\w+)=(.*)$", SERVICE.read_text(), re.MULTILINE))
     assert values["ExecReload"] == "@BINDIR@/culvert reload --pid $MAINPID"
     assert values["ExecStartPre"].startswith("@BINDIR@/culvert check ") and "--offline" not in values["ExecStartPre"]
-    assert "@BINDIR@/culvert mr," in (PACKAGING / "apparmor" / "culvert").read_text()
+    assert "@BINDIR@/culvert mrix," in (PACKAGING / "apparmor" / "culvert").read_text()
 
 
 @pytest.mark.parametrize("name", ["web", "metrics"])

@@ -126,6 +126,17 @@ impl Catalogue {
     /// # Errors
     /// They contradict one another, or nothing tells one of them.
     pub fn new(operators: Vec<Application>) -> Result<Catalogue, CatalogueError> {
+        Catalogue::with_protocols(operators, [])
+    }
+
+    /// The same, and those that a second classifier tells by their names alone.
+    ///
+    /// # Errors
+    /// As [`Catalogue::new`].
+    pub fn with_protocols<'n>(
+        operators: Vec<Application>,
+        protocols: impl IntoIterator<Item = &'n str>,
+    ) -> Result<Catalogue, CatalogueError> {
         let mut catalogue = Catalogue::built_in();
         let (mut seen, mut taken) = (Vec::new(), HashMap::new());
         for application in operators {
@@ -155,6 +166,9 @@ impl Catalogue {
                 catalogue.by_first_packet.push((id, application));
             }
             seen.push(name);
+        }
+        for name in protocols {
+            catalogue.id(name);
         }
         match catalogue.names.len() {
             count if count > MOST_APPLICATIONS => Err(CatalogueError::TooMany(count)),

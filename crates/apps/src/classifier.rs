@@ -26,6 +26,7 @@ use crate::hints::{Hints, Likely};
 use crate::name::Name;
 use crate::queries::Queries;
 use crate::quic::{ClientSide, Quic};
+use crate::second::{Asked, Question, Second};
 use crate::stream::{Stream, Told};
 use crate::tally::Tally;
 use crate::tls::ClientHello;
@@ -62,6 +63,8 @@ pub struct Classifier {
     flows: Flows,
     queries: Queries,
     public_names: VecDeque<Name>,
+    /// Another classifier, which is asked about what this one cannot read.
+    second: Option<Second>,
     tally: Tally,
 }
 
@@ -75,6 +78,16 @@ struct Seen<'p> {
     payload: &'p [u8],
     /// Length of the IP packet, in bytes.
     len: u64,
+}
+
+/// Result of a look at a packet.
+enum Look {
+    /// The content tells something.
+    Content(Content),
+    /// More packets have to come.
+    Begun,
+    /// It is of no protocol that is read here.
+    Strange,
 }
 
 /// Finding from a flow's content.
@@ -102,6 +115,7 @@ impl Classifier {
             flows: Flows::new(MOST_FLOWS),
             queries: Queries::default(),
             public_names: Name::new(PUBLIC_NAME).into_iter().collect(),
+            second: None,
             tally,
         }
     }
@@ -127,25 +141,21 @@ impl Classifier {
         }
         flow.packets += 1;
         flow.bytes += seen.len;
-        let content = self.look(place, &seen, now_ns);
-        let verdict = match content {
-            Some(content) => self.verdict(seen.id, content, now_ns),
-            None => {
-                let flow = self.flows.get_mut(place)?;
-                let most = match &flow.stage {
-                    Stage::Looking(looking) => match &**looking {
-                        Looking::Udp(client) if client.footprint() == 0 => MOST_DATAGRAMS,
-                        _ => MOST_PACKETS,
-                    },
-                    Stage::Decided(_) => MOST_PACKETS,
-                };
-                if flow.packets < most {
-                    self.bound(now_ns);
-                    return None;
-                }
-                self.give_up(place, now_ns)?
+        let is_strange = match self.look(place, &seen, now_ns) {
+            Look::Content(content) => {
+                let verdict = self.verdict(seen.id, content, now_ns);
+                self.decide(place, &verdict, now_ns);
+                return Some(verdict);
             }
+            Look::Begun => false,
+            Look::Strange => true,
         };
+        self.ask(place, &seen, (now_ns, packet), is_strange);
+        if !self.is_enough(place) {
+            self.bound(now_ns);
+            return None;
+        }
+        let verdict = self.give_up(place, now_ns)?;
         self.decide(place, &verdict, now_ns);
         Some(verdict)
     }
@@ -182,7 +192,8 @@ impl Classifier {
             _ => Looking::Udp(ClientSide::default()),
         };
         let stage = Stage::Looking(Box::new(looking));
-        let flow = Flow { id: seen.id, first: seen.src, packets: 0, bytes: 0, stage };
+        let asked = Asked::default();
+        let flow = Flow { id: seen.id, first: seen.src, packets: 0, bytes: 0, stage, asked };
         let (place, displaced) = self.flows.insert(flow);
         if let Some(Flow { packets, bytes, stage: Stage::Looking(_), .. }) = displaced {
             self.tally.displaced += 1;
@@ -193,11 +204,13 @@ impl Classifier {
     }
 
     /// Adds a packet to what is kept of its flow. Returns what the content tells, if it does.
-    fn look(&mut self, place: usize, seen: &Seen<'_>, now_ns: u64) -> Option<Content> {
+    fn look(&mut self, place: usize, seen: &Seen<'_>, now_ns: u64) -> Look {
         let is_dns = seen.is_dns();
         if seen.id.protocol == protocol::UDP && is_dns {
-            let message = Message::parse(seen.payload)?;
-            return Some(self.dns(seen, &message, now_ns));
+            return match Message::parse(seen.payload) {
+                Some(message) => Look::Content(self.dns(seen, &message, now_ns)),
+                None => Look::Strange,
+            };
         }
         enum Found {
             Tcp(Told),
@@ -213,20 +226,124 @@ impl Classifier {
                     stream.segment(seen.sequence, seen.payload);
                     Found::Tcp(stream.tells(is_dns))
                 }
-                Looking::Udp(client) => Found::Udp(client.datagram(seen.payload)),
+                Looking::Udp(client) => match client.datagram(seen.payload) {
+                    // One of a client's later packets, or of the server's.
+                    Quic::No if client.footprint() > 0 => Found::Udp(Quic::Begun),
+                    found => Found::Udp(found),
+                },
             })
-        })??;
+        });
+        let Some(found) = found.flatten() else { return Look::Begun };
         let (client, server) = (seen.src, seen.dst);
         let content =
-            |host, otherwise, known_by| Some(Content { client, server, host, otherwise, known_by });
-        match found {
-            Found::Tcp(Told::Tls(hello)) => Some(self.hello(seen, hello, AppId::TLS)),
-            Found::Udp(Quic::Hello(hello)) => Some(self.hello(seen, hello, AppId::QUIC)),
+            |host, otherwise, known_by| Content { client, server, host, otherwise, known_by };
+        Look::Content(match found {
+            Found::Tcp(Told::Tls(hello)) => self.hello(seen, hello, AppId::TLS),
+            Found::Udp(Quic::Hello(hello)) => self.hello(seen, hello, AppId::QUIC),
             Found::Tcp(Told::Http(Some(host))) => content(Some(host), AppId::HTTP, KnownBy::Http),
             Found::Tcp(Told::Http(None)) => content(None, AppId::HTTP, KnownBy::Protocol),
-            Found::Tcp(Told::Dns(message)) => Some(self.dns(seen, &message, now_ns)),
-            Found::Tcp(Told::Nothing | Told::Other) | Found::Udp(Quic::Begun | Quic::No) => None,
+            Found::Tcp(Told::Dns(message)) => self.dns(seen, &message, now_ns),
+            Found::Tcp(Told::Nothing) | Found::Udp(Quic::Begun) => return Look::Begun,
+            Found::Tcp(Told::Other) | Found::Udp(Quic::No) => return Look::Strange,
+        })
+    }
+
+    /// Shows a packet to the second classifier, or keeps it for that. A flow that an answer of a name server or earlier flows tell
+    /// is not asked about.
+    fn ask(&mut self, place: usize, seen: &Seen<'_>, packet: (u64, &[u8]), is_strange: bool) {
+        let Some(second) = &mut self.second else { return };
+        let is_asked = is_strange
+            && self.hints.likely(seen.id.protocol, seen.src, seen.dst, packet.0).is_none();
+        self.flows.with(place, |flow| {
+            if flow.packets <= MOST_PACKETS {
+                let is_last = flow.packets == MOST_PACKETS;
+                second.packet((flow.id, &mut flow.asked), packet, is_asked, is_last);
+            }
+        });
+    }
+
+    /// True if a flow has told nothing for long enough, and nobody may tell more.
+    fn is_enough(&mut self, place: usize) -> bool {
+        let Some(flow) = self.flows.get_mut(place) else { return true };
+        let most = match &flow.stage {
+            Stage::Looking(looking) => match &**looking {
+                Looking::Udp(client)
+                    if client.footprint() == 0 && !matches!(flow.asked, Asked::Open { .. }) =>
+                {
+                    MOST_DATAGRAMS
+                }
+                _ => MOST_PACKETS,
+            },
+            Stage::Decided(_) => MOST_PACKETS,
+        };
+        let may_answer = self.second.as_ref().is_some_and(|second| second.may_answer(&flow.asked));
+        flow.packets >= most && !may_answer
+    }
+
+    /// Has a second classifier asked from now on about flows that tell nothing here.
+    pub fn ask_another(&mut self) {
+        self.second.get_or_insert_default();
+    }
+
+    /// The next packet to show to the second classifier, if there is one.
+    pub fn question(&mut self) -> Option<Question> {
+        self.second.as_mut()?.question()
+    }
+
+    /// Takes the second classifier's answer to one packet of the flow with this number. Returns the verdict if that decides the flow.
+    pub fn answered(
+        &mut self,
+        now_ns: u64,
+        number: u32,
+        application: Option<AppId>,
+    ) -> Option<Verdict> {
+        let id = self.second.as_ref()?.flow(number)?;
+        let place = self.flows.find(&id)?;
+        let flow = self.flows.get_mut(place)?;
+        match &mut flow.asked {
+            Asked::Open { number: asked, unanswered } if *asked == number => {
+                *unanswered = unanswered.saturating_sub(1);
+            }
+            _ => return None,
         }
+        if matches!(flow.stage, Stage::Decided(_)) {
+            return None;
+        }
+        let verdict = match application {
+            Some(application) => {
+                let (client, host, known_by) = (flow.first, None, KnownBy::Ndpi);
+                Verdict { flow: id, client, application, host, known_by }
+            }
+            None if self.is_enough(place) => self.give_up(place, now_ns)?,
+            None => return None,
+        };
+        self.decide(place, &verdict, now_ns);
+        Some(verdict)
+    }
+
+    /// The second classifier is gone, and answers nothing that it was asked so far. Returns verdicts on flows that have waited for
+    /// it.
+    pub fn unanswered(&mut self, now_ns: u64) -> Vec<Verdict> {
+        let asked = self.second.as_mut().map_or_else(Vec::new, Second::forget);
+        let mut verdicts = Vec::new();
+        for id in asked {
+            let Some(place) = self.flows.find(&id) else { continue };
+            let is_open = self.flows.with(place, |flow| {
+                let is_open = matches!(flow.asked, Asked::Open { .. });
+                if is_open {
+                    flow.asked = Asked::Over;
+                }
+                is_open && matches!(flow.stage, Stage::Looking(_))
+            });
+            if is_open == Some(true)
+                && self.is_enough(place)
+                && let Some(verdict) = self.give_up(place, now_ns)
+            {
+                self.decide(place, &verdict, now_ns);
+                verdicts.push(verdict);
+            }
+        }
+        verdicts
     }
 
     /// Finding from a ClientHello.
@@ -340,6 +457,9 @@ impl Classifier {
         let Verdict { flow: id, application, known_by, client, .. } = verdict;
         let counted = self.flows.with(place, |flow| {
             flow.stage = Stage::Decided(*application);
+            if let Asked::Kept(_) = flow.asked {
+                flow.asked = Asked::Over;
+            }
             (flow.packets, flow.bytes)
         });
         if let Some((packets, bytes)) = counted {

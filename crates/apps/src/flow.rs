@@ -3,6 +3,7 @@
 use crate::application::AppId;
 use crate::flow_id::{End, FlowId};
 use crate::quic::ClientSide;
+use crate::second::Asked;
 use crate::stream::Stream;
 
 /// A flow in the table.
@@ -16,6 +17,8 @@ pub(crate) struct Flow {
     /// Bytes of these packets, as IP packets.
     pub(crate) bytes: u64,
     pub(crate) stage: Stage,
+    /// Questions to a second classifier.
+    pub(crate) asked: Asked,
 }
 
 /// Stage of a flow.

@@ -85,7 +85,7 @@ impl Flows {
 
 fn footprint(flow: &Flow) -> usize {
     match &flow.stage {
-        Stage::Looking(looking) => looking.footprint(),
+        Stage::Looking(looking) => looking.footprint() + flow.asked.footprint(),
         Stage::Decided(_) => 0,
     }
 }

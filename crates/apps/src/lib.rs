@@ -12,7 +12,7 @@
 //! | its own content ([`Classifier::packet`]) | that with the name |
 //!
 //! A flow whose ClientHello is encrypted (RFC 9849) is of an application of its own, [`AppId::HIDDEN`]: that it cannot be known
-//! is known.
+//! is known. A flow of no protocol that is read here may be shown to a second classifier: [`Classifier::question`].
 //!
 //! # What is believed
 //!
@@ -44,6 +44,7 @@ mod pieces;
 mod queries;
 pub mod quic;
 mod reader;
+mod second;
 mod stream;
 mod tally;
 pub mod tls;
@@ -54,5 +55,6 @@ pub use classifier::{Classifier, MOST_MEMORY, MOST_PACKETS};
 pub use flow_id::{End, FlowId};
 pub use hints::{Hints, Likely};
 pub use name::Name;
+pub use second::{MOST_ASKED, Question};
 pub use tally::{Count, Tally};
 pub use verdict::{KnownBy, Verdict};

@@ -25,6 +25,8 @@ pub enum KnownBy {
     Answer,
     /// Earlier flows to the same server and port.
     Earlier,
+    /// A second classifier, nDPI, which read the flow's first packets.
+    Ndpi,
     /// Protocol of the flow, which names no host.
     Protocol,
     /// Nothing told anything.
@@ -33,7 +35,7 @@ pub enum KnownBy {
 
 impl KnownBy {
     /// All of them, in their order.
-    pub const ALL: [KnownBy; 10] = [
+    pub const ALL: [KnownBy; 11] = [
         KnownBy::Rule,
         KnownBy::Tls,
         KnownBy::Quic,
@@ -42,6 +44,7 @@ impl KnownBy {
         KnownBy::Hidden,
         KnownBy::Answer,
         KnownBy::Earlier,
+        KnownBy::Ndpi,
         KnownBy::Protocol,
         KnownBy::Nothing,
     ];
@@ -57,6 +60,7 @@ impl KnownBy {
             KnownBy::Hidden => "encrypted-hello",
             KnownBy::Answer => "dns-answer",
             KnownBy::Earlier => "earlier-flow",
+            KnownBy::Ndpi => "ndpi",
             KnownBy::Protocol => "protocol",
             KnownBy::Nothing => "nothing",
         }

@@ -42,6 +42,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_memif_messages", run: memif::fuzz::messages },
     Target { name: "fuzz_memif_rings", run: memif::fuzz::rings },
     Target { name: "fuzz_mirror", run: mirror },
+    Target { name: "fuzz_ndpi", run: ndpi::fuzz::answer },
     Target { name: "fuzz_netlink", run: netlink::fuzz::exercise },
     Target { name: "fuzz_overlay", run: overlay::fuzz::exercise },
     Target { name: "fuzz_paths", run: paths::fuzz::packets },

@@ -3,5 +3,6 @@
 mod believed;
 mod bounds;
 mod lab;
+mod second;
 mod streams;
 mod vectors;
