@@ -253,6 +253,64 @@ const TCP_FLAGS_REPLY: u16 = 5;
 /// Linux does not check the window (`IP_CT_TCP_FLAG_BE_LIBERAL`).
 const TCP_BE_LIBERAL: u8 = 8;
 
+/// A request to the kernel.
+#[cfg(any(test, feature = "memory"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// All connections ([`dump`]).
+    Dump,
+    /// An update of a connection ([`refresh`], [`be_liberal`]).
+    Update {
+        /// Tuple of its first direction.
+        original: Tuple,
+        /// How long it is kept from now on, in seconds.
+        timeout_s: Option<u32>,
+    },
+}
+
+/// A request as the kernel reads it, by its type and the bytes behind its header.
+#[cfg(any(test, feature = "memory"))]
+pub fn asked(kind: u16, message: &[u8]) -> Option<Asked> {
+    if kind == netfilter::kind(CTNETLINK, GET) {
+        return Some(Asked::Dump);
+    }
+    let attributes = netfilter::split(message)?.1;
+    let (mut original, mut timeout_s) = (None, None);
+    for (kind, value) in attributes {
+        match kind {
+            TUPLE_ORIGINAL => original = Some(tuple(value, &mut 0)?),
+            TIMEOUT => timeout_s = Some(be32(value)?),
+            _ => {}
+        }
+    }
+    let is_update = kind == netfilter::kind(CTNETLINK, NEW);
+    original.filter(|_| is_update).map(|original| Asked::Update { original, timeout_s })
+}
+
+/// A connection as the kernel tells of it: that it is there, or that it has gone.
+#[cfg(any(test, feature = "memory"))]
+pub fn told(entry: &Entry, is_gone: bool) -> Vec<u8> {
+    let (what, mut bytes) = (if is_gone { DELETE } else { NEW }, Vec::new());
+    let mut writer = MessageWriter::append(&mut bytes, netfilter::kind(CTNETLINK, what), 0);
+    writer.fixed(&Nfgenmsg::of(AF_INET));
+    put_tuple(&mut writer, TUPLE_ORIGINAL, &entry.original);
+    put_tuple(&mut writer, TUPLE_REPLY, &entry.reply);
+    writer.attribute(STATUS, &entry.status.0.to_be_bytes());
+    if let Some(TcpState(state)) = entry.tcp {
+        writer.nested(PROTOINFO, |info| {
+            info.nested(PROTOINFO_TCP, |tcp| {
+                tcp.attribute(TCP_STATE, &[state]);
+            });
+        });
+    }
+    writer.attribute(ID, &entry.id.to_be_bytes());
+    if entry.zone != 0 {
+        writer.attribute(ZONE, &entry.zone.to_be_bytes());
+    }
+    writer.end();
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use netlink::kind;
@@ -280,36 +338,13 @@ mod tests {
         }
     }
 
-    /// As the kernel tells it.
-    fn told(what: u16, entry: &Entry) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let mut writer = MessageWriter::append(&mut bytes, netfilter::kind(CTNETLINK, what), 0);
-        writer.fixed(&Nfgenmsg::of(AF_INET));
-        put_tuple(&mut writer, TUPLE_ORIGINAL, &entry.original);
-        put_tuple(&mut writer, TUPLE_REPLY, &entry.reply);
-        writer.attribute(STATUS, &entry.status.0.to_be_bytes());
-        if let Some(TcpState(state)) = entry.tcp {
-            writer.nested(PROTOINFO, |info| {
-                info.nested(PROTOINFO_TCP, |tcp| {
-                    tcp.attribute(TCP_STATE, &[state]);
-                });
-            });
-        }
-        writer.attribute(ID, &entry.id.to_be_bytes());
-        if entry.zone != 0 {
-            writer.attribute(ZONE, &entry.zone.to_be_bytes());
-        }
-        writer.end();
-        bytes
-    }
-
     #[test]
     fn what_is_told_is_read() {
         for (protocol, v6) in
             [(17, false), (6, false), (1, false), (17, true), (6, true), (58, true)]
         {
             let entry = sample(protocol, v6);
-            let bytes = [told(NEW, &entry), told(DELETE, &entry)].concat();
+            let bytes = [told(&entry, false), told(&entry, true)].concat();
             let all: Vec<Event> = events(&bytes).collect();
             let gone = Event::Gone { original: entry.original, id: entry.id };
             assert_eq!(all, [Event::Is(entry), gone]);
@@ -319,8 +354,8 @@ mod tests {
             }
         }
         let zoned = Entry { zone: 5, ..sample(17, false) };
-        assert_eq!(events(&told(NEW, &zoned)).next(), Some(Event::Is(zoned)));
-        assert_eq!(events(&told(DELETE, &zoned)).next(), None);
+        assert_eq!(events(&told(&zoned, false)).next(), Some(Event::Is(zoned)));
+        assert_eq!(events(&told(&zoned, true)).next(), None);
     }
 
     /// A kernel told this, of connections over the loopback: UDP that is translated, TCP that is redirected, pings.
@@ -380,6 +415,14 @@ mod tests {
         let (_, tcp) = Attributes::new(value).next().unwrap();
         let flags: Vec<_> = Attributes::new(tcp).collect();
         assert_eq!(flags, [(4, &[8u8, 8][..]), (5, &[8, 8])]);
+        // As the kernel reads them.
+        let read = |bytes: &[u8]| {
+            let messages = Messages::new(bytes);
+            messages.map(|(header, whole)| asked(header.kind, &whole[16..])).collect::<Vec<_>>()
+        };
+        let update = |timeout_s| Some(Asked::Update { original: entry.original, timeout_s });
+        assert_eq!(read(&bytes), [update(Some(120)), update(None)]);
+        assert_eq!(read(&dump()), [Some(Asked::Dump)]);
     }
 
     proptest! {

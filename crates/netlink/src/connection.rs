@@ -9,6 +9,8 @@ use crate::answer::Answer;
 use crate::fault::Fault;
 use crate::field::Field as _;
 use crate::listener::Listener;
+#[cfg(any(test, feature = "memory"))]
+use crate::memory::{InMemory, Inbox, Line};
 use crate::message::{Header, Message, MessageWriter, Messages, flag, kind, set_number};
 use crate::socket::{KernelSocket, Protocol};
 
@@ -36,6 +38,16 @@ impl Connection {
     /// The kernel does not have the family, or does not let this process ask.
     pub fn open(protocol: Protocol) -> io::Result<Connection> {
         Ok(Connection { socket: KernelSocket::open(protocol)?, sequence: 0 })
+    }
+
+    /// A connection to a kernel in memory.
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    #[cfg(any(test, feature = "memory"))]
+    pub fn in_memory(kernel: Box<dyn InMemory>) -> io::Result<Connection> {
+        let line = Line::new(Inbox::default(), kernel)?;
+        Ok(Connection { socket: KernelSocket::in_memory(line), sequence: 0 })
     }
 
     /// From now on an answer that is not there yet is an error (`WouldBlock`), and not waited for.

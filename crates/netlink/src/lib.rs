@@ -76,6 +76,8 @@ mod fault;
 pub mod field;
 pub mod fuzz;
 mod listener;
+#[cfg(any(test, feature = "memory"))]
+pub mod memory;
 pub mod message;
 pub mod netfilter;
 mod socket;

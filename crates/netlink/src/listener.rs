@@ -5,6 +5,8 @@ use std::os::fd::BorrowedFd;
 
 use crate::fault::Fault;
 use crate::field::Field as _;
+#[cfg(any(test, feature = "memory"))]
+use crate::memory::{InMemory, Inbox, Line};
 use crate::message::{Header, Messages};
 use crate::socket::{KernelSocket, Protocol};
 
@@ -42,6 +44,15 @@ impl Listener {
     /// The kernel does not have the family, or does not let this process ask.
     pub fn open(protocol: Protocol) -> io::Result<Listener> {
         Self::of(KernelSocket::open(protocol)?)
+    }
+
+    /// Hears what is put into `inbox`, and what a kernel in memory answers.
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    #[cfg(any(test, feature = "memory"))]
+    pub fn in_memory(inbox: Inbox, kernel: Box<dyn InMemory>) -> io::Result<Listener> {
+        Ok(Listener { socket: KernelSocket::in_memory(Line::new(inbox, kernel)?) })
     }
 
     pub(crate) fn of(socket: KernelSocket) -> io::Result<Listener> {

@@ -8,6 +8,8 @@ use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use zeroize::Zeroize as _;
 
 use crate::fault::Fault;
+#[cfg(any(test, feature = "memory"))]
+use crate::memory::Line;
 use crate::message::Message;
 
 /// A family of messages, with a socket of its own.
@@ -25,9 +27,48 @@ pub enum Protocol {
 
 /// A socket that receives the kernel's messages and nobody else's.
 pub(crate) struct KernelSocket {
-    socket: Socket,
+    socket: Way,
     /// Receive buffer. It may hold keys, and is all zeros between datagrams.
     buffer: Message,
+}
+
+/// Way to the kernel.
+enum Way {
+    /// Socket of Linux's.
+    Linux(Socket),
+    /// One in memory.
+    #[cfg(any(test, feature = "memory"))]
+    Memory(Line),
+}
+
+impl Way {
+    fn send(&self, messages: &[u8]) -> io::Result<()> {
+        match self {
+            Way::Linux(socket) => socket.send(messages, 0).map(drop),
+            #[cfg(any(test, feature = "memory"))]
+            Way::Memory(line) => line.send(messages),
+        }
+    }
+
+    /// Receives a datagram: its length, longer than the buffer where it was cut, and its sender's number.
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, u32)> {
+        match self {
+            Way::Linux(socket) => {
+                let (len, from) = socket.recv_from(&mut &mut *buffer, libc::MSG_TRUNC)?;
+                Ok((len, from.port_number()))
+            }
+            #[cfg(any(test, feature = "memory"))]
+            Way::Memory(line) => match line.inbox.take() {
+                Some(Some(datagram)) => {
+                    let len = datagram.len().min(buffer.len());
+                    buffer[..len].copy_from_slice(&datagram[..len]);
+                    Ok((datagram.len(), 0))
+                }
+                Some(None) => Err(io::Error::from_raw_os_error(libc::ENOBUFS)),
+                None => Err(io::ErrorKind::WouldBlock.into()),
+            },
+        }
+    }
 }
 
 impl KernelSocket {
@@ -63,19 +104,33 @@ impl KernelSocket {
     }
 
     fn of(socket: Socket) -> KernelSocket {
-        KernelSocket { socket, buffer: Message::new(vec![0; BUFFER_LEN]) }
+        KernelSocket { socket: Way::Linux(socket), buffer: Message::new(vec![0; BUFFER_LEN]) }
+    }
+
+    /// A socket whose far end is in memory. It never waits.
+    #[cfg(any(test, feature = "memory"))]
+    pub(crate) fn in_memory(line: Line) -> KernelSocket {
+        KernelSocket { socket: Way::Memory(line), buffer: Message::new(vec![0; BUFFER_LEN]) }
     }
 
     pub(crate) fn set_non_blocking(&self) -> io::Result<()> {
-        self.socket.set_non_blocking(true)
+        match &self.socket {
+            Way::Linux(socket) => socket.set_non_blocking(true),
+            #[cfg(any(test, feature = "memory"))]
+            Way::Memory(_) => Ok(()),
+        }
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        match &self.socket {
+            Way::Linux(socket) => socket.as_fd(),
+            #[cfg(any(test, feature = "memory"))]
+            Way::Memory(line) => line.fd(),
+        }
     }
 
     pub(crate) fn send(&self, messages: &[u8]) -> io::Result<()> {
-        self.socket.send(messages, 0).map(drop)
+        self.socket.send(messages)
     }
 
     /// Receives one datagram from the kernel and hands it to `read`; what others send is dropped.
@@ -85,8 +140,7 @@ impl KernelSocket {
     /// well; [`Fault::Socket`] else, with `WouldBlock` where a socket that does not wait has none.
     pub(crate) fn receive<T>(&mut self, mut read: impl FnMut(&[u8]) -> T) -> Result<T, Fault> {
         loop {
-            let room = &mut &mut self.buffer[..];
-            let (len, from) = match self.socket.recv_from(room, libc::MSG_TRUNC) {
+            let (len, from) = match self.socket.receive(&mut self.buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                     return Err(Fault::Lost);
@@ -94,7 +148,7 @@ impl KernelSocket {
                 result => result?,
             };
             let received = &mut self.buffer[..len.min(BUFFER_LEN)];
-            let result = match (from.port_number(), received.len() == len) {
+            let result = match (from, received.len() == len) {
                 (0, true) => Some(Ok(read(received))),
                 (0, false) => Some(Err(Fault::Lost)),
                 _ => None,
@@ -112,7 +166,7 @@ impl KernelSocket {
     /// As [`receive`](KernelSocket::receive), without the loss of what does not fit.
     pub(crate) fn discard(&mut self) -> Result<(), Fault> {
         loop {
-            match self.socket.recv(&mut &mut [0u8; 1][..], 0) {
+            match self.socket.receive(&mut [0u8; 1]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                     return Err(Fault::Lost);

@@ -46,7 +46,12 @@ impl KernelEvents {
         let groups = [GROUP_EXPIRE, GROUP_SA, GROUP_POLICY, GROUP_AEVENTS, GROUP_MIGRATE];
         // A smaller one only has more dumps made.
         let listener = Listener::subscribe(Protocol::Xfrm, &groups, Some(RECEIVE_BUFFER_LEN))?;
-        Ok(KernelEvents { listener })
+        Ok(KernelEvents::by(listener))
+    }
+
+    /// By a listener that is subscribed.
+    pub fn by(listener: Listener) -> KernelEvents {
+        KernelEvents { listener }
     }
 
     /// Readable when there are events.

@@ -40,7 +40,12 @@ impl Kernel {
     /// # Errors
     /// The kernel has no XFRM, or does not let this process ask.
     pub fn open() -> io::Result<Kernel> {
-        Ok(Kernel { connection: Connection::open(Protocol::Xfrm)? })
+        Ok(Kernel::by(Connection::open(Protocol::Xfrm)?))
+    }
+
+    /// By a connection that is open.
+    pub fn by(connection: Connection) -> Kernel {
+        Kernel { connection }
     }
 
     /// All SAs, oldest first, and whether changes came in between. What is damaged is left out.
