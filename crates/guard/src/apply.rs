@@ -57,7 +57,6 @@ impl Guard {
     /// Compares every barrier with what the kernel has. Where it `sweeps`, policies of this instance that are in no
     /// list are removed.
     pub(crate) fn enforce(&mut self, now: Instant, sweeps: bool) -> Result<(), GuardError> {
-        self.want_instead();
         self.touched.extend(self.wanted.keys().copied());
         self.touched.extend(self.refusals.all().map(|refusal| refusal.barrier.identity()));
         self.touched.extend(self.standing.all().map(Barrier::identity));
@@ -73,19 +72,15 @@ impl Guard {
         self.touched.extend(self.refusals.all().map(|refusal| refusal.barrier.identity()));
     }
 
-    /// Wants what stands in the place of refused barriers, where all that was wanted has been forgotten. What is not
-    /// refused any more, or not wanted, is found out later.
-    fn want_instead(&mut self) {
+    /// Forgets all that was wanted, but for what stands in the place of refused barriers: once for each of these, as
+    /// several may share it. What is not refused any more, or not wanted, is found out later.
+    pub(crate) fn forget_wanted(&mut self) {
+        self.wanted.clear();
         let mut instead: Vec<Barrier> = self.refusals.all().filter_map(|r| r.instead).collect();
         if self.lets_discovery_pass {
             instead.extend(Barrier::of_discovery());
         }
-        for barrier in instead {
-            let list = self.wanted.get(&barrier.identity());
-            if !list.is_some_and(|list| list.contains(&barrier)) {
-                self.want(barrier);
-            }
-        }
+        instead.into_iter().for_each(|barrier| self.want(barrier));
     }
 
     /// Carries out all touched barriers, and the consequences of refusals.
@@ -451,3 +446,57 @@ const TRIALS: usize = 16;
 /// The most passes of one call: a barrier is refused, a wider one, one of its family, that as a policy, and then
 /// neighbour discovery.
 const PASSES: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::time::Duration;
+
+    use policy::Direction;
+
+    use super::*;
+    use crate::cases::protecting;
+    use crate::fakes::{FakeKernel, FakeNft, Packet, World};
+    use crate::kernel::Tag;
+    use crate::netfilter::Netfilter;
+
+    #[test]
+    fn what_stands_for_two_stays_until_neither_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let (world, tag) = (World::new(), Tag::of("test"));
+        let list = List::open(directory.path().join("guard.json")).unwrap();
+        let netfilter = Netfilter::new("test", "culvert0", Box::new(FakeNft(world.clone())));
+        let kernel = Box::new(FakeKernel(world.clone(), tag));
+        let mut guard = Guard::with(list, kernel, tag, netfilter);
+        let passes = |src: [u8; 4]| {
+            let src = IpAddr::V4(Ipv4Addr::from(src));
+            let dst = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1));
+            let ports = (4000, 4000);
+            world.passes(&Packet {
+                direction: 0,
+                src,
+                dst,
+                protocol: 17,
+                ports,
+                ifindex: 0,
+                mark: 0,
+            })
+        };
+        // Both are refused, and what blocks the whole family stands for both.
+        let policies =
+            ["10.2.0.0/16", "10.3.0.0/16"].map(|src| protecting(src, "10.1.0.0/16", Direction::In));
+        world.set_moods(|moods| _ = moods.priorities.insert(policies[0].priority));
+        let start = Instant::now();
+        guard.set(&policies, &[], start).unwrap();
+        guard.set(&policies, &[], start).unwrap();
+        assert!(!passes([10, 2, 0, 1]) && !passes([10, 3, 0, 1]));
+        guard.change(Some(&policies[0]), None);
+        guard.settle(start).unwrap();
+        assert!(!passes([10, 3, 0, 1]), "it is open");
+        // Taken back, and put up.
+        world.set_moods(|moods| moods.priorities.clear());
+        guard.settle(start + Duration::from_secs(60)).unwrap();
+        assert!(passes([10, 2, 0, 1]) && !passes([10, 3, 0, 1]));
+        assert!(guard.is_complete() && guard.refusals().is_empty());
+    }
+}

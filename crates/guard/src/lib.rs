@@ -308,7 +308,7 @@ impl Guard {
         prefixes: &[Prefix],
         now: Instant,
     ) -> Result<(), GuardError> {
-        self.wanted.clear();
+        self.forget_wanted();
         for barrier in policies.into_iter().filter_map(Barrier::of_policy) {
             self.want(barrier);
         }
@@ -432,7 +432,7 @@ impl Guard {
     /// # Errors
     /// As [`Guard::set`].
     pub fn clear(&mut self, now: Instant) -> Result<(), GuardError> {
-        self.wanted.clear();
+        self.forget_wanted();
         self.defaults = Defaults::default();
         self.enforce(now, true)
     }
