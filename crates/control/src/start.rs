@@ -58,7 +58,7 @@ use super::privileges;
 use super::sa::Sas;
 use super::shows::Shows;
 use super::sources::builtin::Restored;
-use super::sources::kernel::{FirewallWatch, KernelSource, OwnMarks};
+use super::sources::kernel::{FirewallWatch, KernelParts, KernelSource, OwnMarks};
 use super::sources::{SaRules, Source};
 use super::vici::Vici;
 use super::wants::Wants;
@@ -223,8 +223,8 @@ impl Daemon {
                     Firewall::Respect => Some(FirewallWatch::new(config.port_names())),
                     Firewall::Bypass => None,
                 };
-                let source =
-                    KernelSource::new(vault, providers, rules, marks, local, firewall, now);
+                let parts = KernelParts { vault, providers, rules, marks, local, firewall };
+                let source = KernelSource::open(parts, now);
                 Prepared::Kernel(Box::new(source.map_err(system("the kernel's XFRM"))?))
             }
             false => {

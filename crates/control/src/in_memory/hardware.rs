@@ -60,6 +60,10 @@ struct State {
     /// Tables of the program of each open port.
     programs: BTreeMap<String, Taken>,
     has_threads: bool,
+    /// Programs take no change of their tables.
+    are_programs_refused: bool,
+    /// They did not at some time: tables may lack what they should have.
+    were_programs_refused: bool,
 }
 
 /// Tables of a steering program.
@@ -69,6 +73,10 @@ pub struct Taken {
     pub protected: BTreeSet<String>,
     /// Addresses of this host.
     pub local: BTreeSet<IpAddr>,
+    /// Tags of the VLANs whose frames are taken.
+    pub vlans: BTreeSet<String>,
+    /// Translated connections, by direction.
+    pub flows: BTreeSet<Flow>,
     /// True once it sees frames.
     pub is_attached: bool,
 }
@@ -119,7 +127,14 @@ impl Hardware {
         self.state.borrow().has_threads
     }
 
-    /// All is well again.
+    /// Has changes of programs' tables refused from now on, or taken.
+    pub fn refuse_programs(&self, are_refused: bool) {
+        let mut state = self.state.borrow_mut();
+        state.are_programs_refused = are_refused;
+        state.were_programs_refused |= are_refused;
+    }
+
+    /// All is well again, but for what programs refuse.
     pub fn mend(&self) {
         let mut state = self.state.borrow_mut();
         state.refused.clear();
@@ -249,8 +264,11 @@ impl Opener for Hardware {
         }
         let old = self.state.borrow_mut().programs.insert(name.to_owned(), Taken::default());
         assert_eq!(old, None, "{name} has two programs");
+        // Tables of a program that is not attached yet are made with it.
+        let are_refused = std::mem::take(&mut self.state.borrow_mut().are_programs_refused);
         let mut program = Tables { name: name.to_owned(), state: Rc::clone(&self.state) };
         kit.steering.apply(&mut program)?;
+        self.refuse_programs(are_refused);
         Ok(Working::new(asked.ifindex, Box::new(program), kind, counters))
     }
 }
@@ -263,6 +281,10 @@ struct Tables {
 
 impl Tables {
     fn change(&mut self, change: impl FnOnce(&mut Taken)) -> Result<(), SteerError> {
+        if self.state.borrow().are_programs_refused {
+            let (interface, table) = (self.name.clone(), "of a test");
+            return Err(SteerError::Table { interface, table, reason: "it is refused".into() });
+        }
         change(self.state.borrow_mut().programs.entry(self.name.clone()).or_default());
         Ok(())
     }
@@ -292,7 +314,8 @@ impl Program for Tables {
     }
 
     fn attach(&mut self, _: Mode) -> Result<Attached, SteerError> {
-        self.change(|taken| taken.is_attached = true)?;
+        let mut state = self.state.borrow_mut();
+        state.programs.entry(self.name.clone()).or_default().is_attached = true;
         Ok(Attached::Native)
     }
 
@@ -304,8 +327,8 @@ impl Program for Tables {
         Ok(())
     }
 
-    fn set_vlans(&mut self, _: Values<'_, VlanTags>) -> Result<(), SteerError> {
-        Ok(())
+    fn set_vlans(&mut self, tags: Values<'_, VlanTags>) -> Result<(), SteerError> {
+        self.change(|taken| taken.vlans = tags.map(|tags| tags.to_string()).collect())
     }
 
     fn set_local(&mut self, addresses: Values<'_, IpAddr>) -> Result<(), SteerError> {
@@ -317,11 +340,19 @@ impl Program for Tables {
     }
 
     fn add_protected(&mut self, prefix: Prefix) -> Result<(), SteerError> {
-        self.change(|taken| assert!(taken.protected.insert(text(prefix)), "{prefix:?} twice"))
+        let is_exact = !self.state.borrow().were_programs_refused;
+        self.change(|taken| {
+            let is_new = taken.protected.insert(text(prefix));
+            assert!(is_new || !is_exact, "{prefix:?} twice");
+        })
     }
 
     fn remove_protected(&mut self, prefix: Prefix) -> Result<(), SteerError> {
-        self.change(|taken| assert!(taken.protected.remove(&text(prefix)), "no {prefix:?}"))
+        let is_exact = !self.state.borrow().were_programs_refused;
+        self.change(|taken| {
+            let was_there = taken.protected.remove(&text(prefix));
+            assert!(was_there || !is_exact, "no {prefix:?}");
+        })
     }
 
     fn set_sas(&mut self, _: Values<'_, (IpAddr, u32)>) -> Result<(), SteerError> {
@@ -356,7 +387,14 @@ impl Program for Tables {
         Ok(())
     }
 
-    fn set_flow(&mut self, _: &Flow, _: bool) -> Result<(), SteerError> {
+    fn set_flow(&mut self, flow: &Flow, is_taken: bool) -> Result<(), SteerError> {
+        // What is refused stays with Linux, and is not told again.
+        let mut state = self.state.borrow_mut();
+        let flows = &mut state.programs.entry(self.name.clone()).or_default().flows;
+        match is_taken {
+            true => flows.insert(*flow),
+            false => flows.remove(flow),
+        };
         Ok(())
     }
 }

@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 
-use config::{Config, ViciConfig};
+use config::{Config, SidConfig, ViciConfig};
 use dataplane::Event;
+use forward::table;
 use mirror::{
-    Address, Change, Family, Neighbour, NeighbourState, NextHop, Prefix, Route, RouteKind, Rule,
+    Address, Change, Family, Link, Neighbour, NeighbourState, NextHop, Prefix, Route, RouteKind,
+    Rule,
 };
 use policy::Direction;
 use proptest::prelude::*;
+use wire::{EtherType, VlanTags};
 
 use super::hardware::Taken;
 use super::{PRIVATE, Plane, link};
@@ -19,6 +22,7 @@ use crate::plan::plan;
 use crate::plan::running::Running;
 use crate::plan::steps::{self, Change as StepChange};
 use crate::plan::testing::{self, PORTS};
+use crate::services;
 use crate::{RETRY_INTERVAL, TICK};
 
 /// The priority of all policies here.
@@ -33,8 +37,10 @@ enum Step {
     Sa(u32, bool),
     /// An interface is there, up or down.
     Link(u32, bool),
-    /// An interface goes, with its addresses, routes and neighbours.
+    /// An interface goes, with its VLANs, addresses, routes and neighbours.
     LinkGone(u32),
+    /// A VLAN of an interface is there, up or down; or it goes.
+    Vlan(u32, u16, Option<bool>),
     /// An address of this host comes or goes.
     Address(u8, bool),
     /// Linux has a route to a network, by an interface, or none.
@@ -49,6 +55,8 @@ enum Step {
     ReadingFails,
     /// Linux refuses culvert's routes, or takes them.
     RoutesRefused(bool),
+    /// Programs of ports refuse changes of their tables, or take them.
+    ProgramsRefused(bool),
     /// The kernel refuses barriers, or takes them.
     BarriersRefused(bool),
     /// Somebody flushes the kernel's policies.
@@ -95,6 +103,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..6u32, any::<bool>()).prop_map(|(n, is_new)| Step::Sa(n, is_new)),
         3 => (2..6u32, any::<bool>()).prop_map(|(index, is_up)| Step::Link(index, is_up)),
         1 => (2..6u32).prop_map(Step::LinkGone),
+        2 => (2..6u32, 0..2u16, prop::option::weighted(0.8, any::<bool>()))
+            .prop_map(|(index, n, up)| Step::Vlan(index, n, up)),
         3 => (0..4u8, any::<bool>()).prop_map(|(n, is_new)| Step::Address(n, is_new)),
         3 => (0..4u8, prop::option::of(2..6u32)).prop_map(|(n, by)| Step::Route(n, by)),
         2 => (0..4u8, any::<bool>()).prop_map(|(n, is_new)| Step::Neighbour(n, is_new)),
@@ -103,6 +113,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (2..6u32).prop_map(Step::PortGone),
         1 => Just(Step::ReadingFails),
         1 => any::<bool>().prop_map(Step::RoutesRefused),
+        1 => any::<bool>().prop_map(Step::ProgramsRefused),
         1 => any::<bool>().prop_map(Step::BarriersRefused),
         1 => Just(Step::Flush),
         1 => (0..4u32).prop_map(Step::OwnRouteGone),
@@ -117,6 +128,7 @@ struct Model {
     config: Config,
     /// Barriers were refused once: more may be blocked than is wanted, for a while.
     has_refused: bool,
+    are_programs_refused: bool,
 }
 
 impl Model {
@@ -134,6 +146,9 @@ struct Had {
     vici: ViciConfig,
     limits: Vec<String>,
     marks: BTreeSet<u32>,
+    /// Where segments of this host stand.
+    sids: Vec<String>,
+    applications: bool,
 }
 
 /// An address inside of what the policies take for this side.
@@ -165,6 +180,16 @@ fn address(n: u8) -> Address {
         tentative: false,
         secondary: false,
         deprecated: false,
+    }
+}
+
+/// A VLAN of an interface.
+fn vlan(index: u32, n: u16, is_up: bool) -> Link {
+    let vlan = mirror::Vlan { tpid: 0x8100, id: 100 + n, egress_qos: BTreeMap::new() };
+    Link {
+        lower: Some(index),
+        vlan: Some(vlan),
+        ..link(30 + 2 * index + u32::from(n), &format!("{}.{n}", PORTS[index as usize - 2]), is_up)
     }
 }
 
@@ -212,12 +237,19 @@ impl Plane {
             }
             Step::LinkGone(index) => {
                 self.linux.remove(|change| match change {
-                    Change::Link(link) => link.index == index,
+                    Change::Link(link) => link.index == index || link.lower == Some(index),
                     Change::Address(address) => address.ifindex == index,
                     Change::Neighbour(neighbour) => neighbour.ifindex == index,
                     Change::Route(route) => route.next_hops.iter().any(|hop| hop.ifindex == index),
                     _ => false,
                 });
+            }
+            Step::Vlan(index, n, Some(is_up)) if self.has_link(index) => {
+                self.linux.put(Change::Link(vlan(index, n, is_up)));
+            }
+            Step::Vlan(index, n, _) => {
+                let gone = vlan(index, n, true).index;
+                self.linux.remove(|c| matches!(c, Change::Link(link) if link.index == gone));
             }
             Step::Address(n, true) if self.has_link(2 + u32::from(n)) => {
                 self.linux.put(Change::Address(address(n)));
@@ -243,6 +275,10 @@ impl Plane {
             Step::PortGone(ifindex) => assert!(self.events.send(Event::PortGone { ifindex })),
             Step::ReadingFails => self.linux.fail_once(),
             Step::RoutesRefused(is_refused) => self.linux.refuse_routes(is_refused),
+            Step::ProgramsRefused(is_refused) => {
+                self.hardware.refuse_programs(is_refused);
+                model.are_programs_refused = is_refused;
+            }
             Step::BarriersRefused(is_refused) => {
                 self.kernel.refuse(PRIORITY, is_refused);
                 model.has_refused |= is_refused;
@@ -354,6 +390,15 @@ impl Plane {
             vici: self.daemon.shows.vici.config().clone(),
             limits: limits.into_iter().map(|limit| limit.name).collect(),
             marks: self.daemon.crew.ports.steering().marks.clone(),
+            sids: self
+                .daemon
+                .linux
+                .reflection
+                .segments_seen()
+                .configured_at()
+                .map(|at| format!("{at:?}"))
+                .collect(),
+            applications: self.daemon.crew.recognition.report(0).enabled,
         }
     }
 
@@ -376,6 +421,15 @@ impl Plane {
             had.limits,
             config.limits.iter().map(|limit| limit.name.clone()).collect::<Vec<_>>()
         );
+        let place = |sid: &SidConfig| Prefix { addr: sid.prefix.0.addr, len: sid.prefix.0.len };
+        let sids = config.sids.iter().map(|sid| format!("{:?}", (table::LOCAL, place(sid))));
+        assert_eq!(had.sids, sids.collect::<Vec<_>>());
+        assert_eq!(had.applications, config.applications.enabled);
+        let topology = self.daemon.crew.tables.topology.load();
+        assert_eq!(topology.applications.is_some(), config.applications.enabled);
+        let snapshot = self.daemon.linux.observer.snapshot();
+        let gtpu = services::of(snapshot, &config.gtpu);
+        assert_eq!(format!("{:?}", topology.gtpu), format!("{gtpu:?}"));
         let workers = self.daemon.crew.workers.count();
         if let Some(wanted) = config.worker.cpus() {
             assert_eq!(workers, wanted.count());
@@ -402,8 +456,21 @@ impl Plane {
         let steering = self.daemon.crew.ports.steering();
         let protected = steering.protected.keys().map(|prefix| format!("{prefix:?}")).collect();
         let local = steering.local.iter().copied().collect();
-        let taken = Taken { protected, local, is_attached: true };
+        let taken = Taken { protected, local, is_attached: true, ..Taken::default() };
         for (name, program) in programs {
+            let port = there.iter().find_map(|change| match change {
+                Change::Link(link) if link.name == name => Some(link.index),
+                _ => None,
+            });
+            let vlans = there.iter().filter_map(|change| match change {
+                Change::Link(link) if link.up && link.lower.is_some() && link.lower == port => {
+                    let vlan = link.vlan.as_ref()?;
+                    let tags = VlanTags::NONE.with(EtherType(vlan.tpid), vlan.id)?;
+                    Some(tags.to_string())
+                }
+                _ => None,
+            });
+            let taken = Taken { vlans: vlans.collect(), ..taken.clone() };
             assert_eq!(program, taken, "{name}");
         }
     }
@@ -463,7 +530,9 @@ impl Plane {
         let guarded = model.config.guard.prefixes.len();
         assert_eq!(topology.guarded.len(), guarded, "guarded prefixes");
         self.hold_config(model);
-        self.hold_ports(model);
+        if !model.are_programs_refused {
+            self.hold_ports(model);
+        }
 
         let steering = self.daemon.crew.ports.steering();
         assert_eq!(steering.local, addresses, "steering's addresses");
@@ -473,6 +542,10 @@ impl Plane {
                 0 => (network(n / 3).addr, 24),
                 _ => (Ipv4Addr::new(172, 16, 0, 0).into(), 12),
             };
+            *protected.entry(steer::Prefix::new(addr, len).unwrap()).or_default() += 1;
+        }
+        for sid in &model.config.sids {
+            let policy::Prefix { addr, len } = sid.prefix.0;
             *protected.entry(steer::Prefix::new(addr, len).unwrap()).or_default() += 1;
         }
         assert_eq!(steering.protected, protected, "what ports take");
@@ -515,7 +588,8 @@ fn plane() -> Plane {
 fn run(steps: &[(Step, bool)]) {
     let mut plane = plane();
     let (policies, sas, config) = (BTreeSet::new(), BTreeSet::new(), plane.daemon.config.clone());
-    let mut model = Model { policies, sas, config, has_refused: false };
+    let mut model =
+        Model { policies, sas, config, has_refused: false, are_programs_refused: false };
     let mut are_routes_taken = true;
     plane.settle();
     plane.hold(&model, true);
@@ -535,6 +609,7 @@ fn run(steps: &[(Step, bool)]) {
         }
     }
     plane.linux.refuse_routes(false);
+    plane.take(&mut model, &Step::ProgramsRefused(false));
     plane.now = plane.now.after(RETRY_INTERVAL);
     plane.settle();
     plane.settle();

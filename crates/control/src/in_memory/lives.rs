@@ -1,5 +1,5 @@
-//! Random histories of time: lifetimes, what is learnt and forgotten, what is tried again; with policies of IPv6, and
-//! clients that ask meanwhile.
+//! Random histories of time: lifetimes, what is learnt and forgotten, what is tried again; with policies of IPv6, ports
+//! that vanish, and clients that ask and command meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -11,27 +11,35 @@ use dataplane::Event;
 use mirror::{Address, Change, Family, Prefix, RouteKind, Rule};
 use policy::Direction;
 use proptest::prelude::*;
-use report::Request;
+use report::{LimitSet, Request};
 use rustix::process::Uid;
 use serde_json::Value;
 use xfrm::codec::{LifetimeConfig, SelectorInfo};
 
-use super::Plane;
+use super::{Plane, link};
 use crate::confinement::Confinement;
 use crate::control::{Door, Listening};
 use crate::install::{
     delete_policy, delete_policy_of, delete_sa, direction, ends, limits, new_policy, new_policy_of,
     new_sa_within,
 };
+use crate::plan::testing::PORTS;
 use crate::{RETRY_INTERVAL, TICK};
 
 /// The priority of all policies here.
 const PRIORITY: u32 = 375_423;
 
-/// How long path MTUs are believed here, in seconds.
-const PATH_LIFETIME_S: u64 = 120;
+/// A configuration: how long path MTUs are believed, in seconds, and the rate of a limit, in Mbit/s.
+fn config(path_lifetime_s: u64, rate: Option<u32>) -> String {
+    let ports = PORTS[..2].iter().map(|name| format!("[[port]]\ninterface = \"{name}\"\n"));
+    let limit =
+        rate.map(|rate| format!("[[limit]]\nname = \"site\"\nrate = \"{rate}Mbit\"\nall = true\n"));
+    let path_mtu = format!("[path_mtu]\nlifetime_s = {path_lifetime_s}\n");
+    ports.chain(limit).chain([path_mtu]).collect()
+}
 
-const CONFIG: &str = "[path_mtu]\nlifetime_s = 120\n";
+/// How long path MTUs are believed at first, in seconds.
+const PATH_LIFETIME_S: u64 = 120;
 
 /// A step of a history.
 #[derive(Clone, Debug)]
@@ -56,6 +64,16 @@ enum Step {
     Flush,
     /// A client asks.
     Ask(usize),
+    /// The file is another one, or a wrong one, and a client has it reloaded.
+    Reload(u64, Option<u32>, bool),
+    /// A client sets the rate of the limit.
+    LimitSet(u32),
+    /// The interface of a port is there, up or down.
+    Link(u32, bool),
+    /// The interface of a port goes.
+    LinkGone(u32),
+    /// A worker has lost a port.
+    PortGone(u32),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -71,6 +89,12 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<bool>().prop_map(Step::BarriersRefused),
         1 => Just(Step::Flush),
         2 => (0..REQUESTS).prop_map(Step::Ask),
+        2 => (prop_oneof![Just(60u64), Just(120), Just(300)], prop::option::of(1..4u32), any::<bool>())
+            .prop_map(|(s, rate, is_wrong)| Step::Reload(s, rate, is_wrong)),
+        1 => (1..9u32).prop_map(Step::LimitSet),
+        2 => (2..4u32, any::<bool>()).prop_map(|(index, is_up)| Step::Link(index, is_up)),
+        1 => (2..4u32).prop_map(Step::LinkGone),
+        1 => (2..4u32).prop_map(Step::PortGone),
     ]
 }
 
@@ -91,11 +115,19 @@ struct Model {
     asked: BTreeMap<u32, u64>,
     /// MTUs of the peers' paths, and until when each is believed.
     paths: BTreeMap<u32, (u32, u64)>,
+    /// How long these are believed, in seconds.
+    path_lifetime_s: u64,
+    /// The rate of the limit, in Mbit/s.
+    rate: Option<u32>,
+    /// Reloads that were refused.
+    refused: u64,
     /// When routes were taken again that were refused; nothing while they are refused.
     taken_ms: Option<u64>,
     /// Barriers were refused once: more may be blocked than is wanted, for a while.
     has_refused: bool,
     flushed_ms: Option<u64>,
+    /// When a worker lost a port last, which is opened again with what is tried again.
+    lost_ms: Option<u64>,
 }
 
 impl Model {
@@ -225,7 +257,7 @@ struct Asked {
 
 impl Asked {
     fn start() -> Asked {
-        let plane = Plane::start(CONFIG);
+        let plane = Plane::start(&config(PATH_LIFETIME_S, None));
         plane.linux.put(Change::Rule(Rule::new(Family::V4, 32766, 254)));
         plane.linux.put(Change::Rule(Rule::new(Family::V6, 32766, 254)));
         plane.linux.put(address(Ipv4Addr::new(172, 16, 0, 1).into(), 24));
@@ -343,7 +375,7 @@ impl Asked {
                 assert!(self.plane.events.send(Event::TooBig { sa, dst, mtu }));
                 self.plane.round();
                 model.pass(self.now_ms());
-                let until_ms = self.now_ms() + PATH_LIFETIME_S * 1000;
+                let until_ms = self.now_ms() + model.path_lifetime_s * 1000;
                 if !model.has_outbound(tunnel) {
                     return;
                 }
@@ -368,6 +400,49 @@ impl Asked {
                 model.flushed_ms = Some(self.now_ms());
             }
             Step::Ask(number) => self.hold_answer(model, &request(number)),
+            Step::Reload(path_lifetime_s, rate, is_wrong) => {
+                let text = config(path_lifetime_s, rate) + if is_wrong { "[gard]\n" } else { "" };
+                std::fs::write(&self.plane.config, text).unwrap();
+                let answer = self.ask(&Request::Reload);
+                model.pass(self.now_ms());
+                assert_eq!(answer["reloaded"], !is_wrong, "{answer}");
+                if is_wrong {
+                    assert!(answer["problems"][0]["key"].as_str() == Some("gard"), "{answer}");
+                    model.refused += 1;
+                    return;
+                }
+                if model.path_lifetime_s != path_lifetime_s {
+                    // What was learnt is forgotten with what it was learnt by.
+                    model.paths.clear();
+                }
+                (model.path_lifetime_s, model.rate) = (path_lifetime_s, rate);
+            }
+            Step::LimitSet(rate) => {
+                let set = LimitSet {
+                    name: "site".into(),
+                    rate: Some(format!("{rate}Mbit")),
+                    ..LimitSet::default()
+                };
+                let answer = self.ask(&Request::LimitSet(set));
+                model.pass(self.now_ms());
+                assert_eq!(answer.is_null(), model.rate.is_some(), "{answer}");
+                model.rate = model.rate.map(|_| rate);
+            }
+            Step::Link(index, is_up) => {
+                let name = PORTS[index as usize - 2];
+                self.plane.linux.put(Change::Link(link(index, name, is_up)));
+            }
+            Step::LinkGone(index) => {
+                self.plane.linux.remove(|change| match change {
+                    Change::Link(link) => link.index == index,
+                    Change::Address(address) => address.ifindex == index,
+                    _ => false,
+                });
+            }
+            Step::PortGone(ifindex) => {
+                assert!(self.plane.events.send(Event::PortGone { ifindex }));
+                model.lost_ms = Some(self.now_ms());
+            }
         }
     }
 
@@ -380,6 +455,7 @@ impl Asked {
             Request::Status => {
                 assert_eq!(answer["sas"], model.sas.len());
                 assert_eq!(answer["policies"], policies);
+                assert_eq!(answer["configuration"]["refused"], model.refused, "{answer}");
             }
             Request::Sa { .. } => {
                 let rows = answer.as_array().unwrap();
@@ -408,6 +484,14 @@ impl Asked {
             self.hold_guard(model);
         }
         self.hold_asked(model);
+        let long_ago = self.now_ms().saturating_sub((RETRY_INTERVAL + TICK).as_millis() as u64);
+        if model.lost_ms.is_none_or(|at| at <= long_ago) {
+            self.hold_ports();
+        }
+        let limits = self.plane.daemon.crew.rate_limits.report(0);
+        let rates: Vec<&str> = limits.iter().map(|limit| limit.buckets[0].rate.as_str()).collect();
+        let wanted = model.rate.map(|rate| format!("{rate}Mbit"));
+        assert_eq!(rates, wanted.as_deref().into_iter().collect::<Vec<_>>(), "{model:?}");
         let tables = &self.plane.daemon.crew.tables;
         let known = tables.path_mtus.load();
         for tunnel in 0..3 {
@@ -419,6 +503,20 @@ impl Asked {
         if model.taken_ms.is_some_and(|at| at <= long_ago) {
             self.hold_routes(model);
         }
+    }
+
+    /// Ports whose interfaces are up carry packets.
+    fn hold_ports(&self) {
+        let there = self.plane.linux.there();
+        let is_up = |name: &str| {
+            there.iter().any(|c| matches!(c, Change::Link(link) if link.name == name && link.up))
+        };
+        let programs = self.plane.hardware.taken();
+        let carrying: BTreeSet<&str> =
+            programs.keys().map(String::as_str).filter(|name| is_up(name)).collect();
+        let wanted = PORTS[..2].iter().copied().filter(|name| is_up(name)).collect();
+        assert_eq!(carrying, wanted, "open ports");
+        assert!(programs.values().all(|program| program.is_attached));
     }
 
     /// SAs live as long as their owner wants.
@@ -492,7 +590,8 @@ impl Asked {
 /// Carries out a history.
 fn run(steps: &[Step]) {
     let mut asked = Asked::start();
-    let mut model = Model { taken_ms: Some(0), ..Model::default() };
+    let mut model =
+        Model { taken_ms: Some(0), path_lifetime_s: PATH_LIFETIME_S, ..Model::default() };
     asked.hold(&mut model);
     for step in steps {
         asked.take(&mut model, step);

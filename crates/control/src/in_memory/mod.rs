@@ -1,16 +1,36 @@
 //! A whole control plane in memory: its tables, its guard and its clients, without root, namespaces or ports.
 //!
 //! Random histories of what happens to it are held against a model: what must be published, guarded and steered, and that
-//! nothing is open which a policy protects. In memory are Linux's tables ([`world`]), the kernel's policies
-//! ([`guard::memory`]) and an IKE daemon, which talks to the server of the daemon itself. The worker is a real thread; it
-//! has no ports.
+//! nothing is open which a policy protects.
+//!
+//! | in memory | by |
+//! | --- | --- |
+//! | Linux's tables, and what it is told | [`world`] |
+//! | interfaces, ports, their programs, engines | [`hardware`] |
+//! | the kernel's policies of the guard | [`guard::memory`] |
+//! | a kernel that owns SAs and policies, in bytes of netlink | [`xfrm_kernel`] |
+//! | connections that Linux tracks, likewise | [`connections`] |
+//!
+//! | histories | of |
+//! | --- | --- |
+//! | [`histories`] | interfaces, VLANs, routes, policies, reloads, faults of each edge |
+//! | [`lives`] | time: lifetimes, retries, clients that ask and command at their socket |
+//! | [`beside_kernel`] | SAs that cross between a kernel and the fast path |
+//! | [`nat`] | connections that Linux translates |
+//!
+//! An IKE daemon talks to the server of the daemon itself, and clients to its control socket. Workers are real threads; their
+//! ports are in memory.
 
 mod applications;
+mod beside_kernel;
+mod connections;
 mod hardware;
 mod histories;
 mod lives;
 mod memifs;
+mod nat;
 mod world;
+mod xfrm_kernel;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,7 +40,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use config::{Config, EngineChoice};
+use config::{Config, EngineChoice, SourceChoice};
 use crypto::Providers;
 use dataplane::{EventSender, Polling};
 use guard::memory::Memory;
@@ -30,8 +50,10 @@ use tempfile::TempDir;
 use vault::Vault;
 use xfrm::ServerLimits;
 
+use self::connections::Connections;
 use self::hardware::Hardware;
 use self::world::{Ike, Linux, Mirror};
+use self::xfrm_kernel::XfrmKernel;
 use super::by_sender::BySender;
 use super::clock::Now;
 use super::confinement::Confinement;
@@ -41,7 +63,7 @@ use super::esp_sockets::EspSockets;
 use super::life::Life;
 use super::linux::Linux as OfLinux;
 use super::linux::edge::Tables;
-use super::nat::TakenFlows;
+use super::nat::{Nat, TakenFlows};
 use super::offload::Offload;
 use super::offload::devices::Devices;
 use super::plan::machine::Look as _;
@@ -53,6 +75,7 @@ use super::private::Private;
 use super::sa::Sas;
 use super::shows::Shows;
 use super::sources::builtin::Restored;
+use super::sources::kernel::{KernelParts, KernelSource, OwnMarks};
 use super::sources::testing::xfrm_interface;
 use super::sources::{SaRules, Source};
 use super::vici::{Asking, Vici};
@@ -71,7 +94,11 @@ struct Plane {
     linux: Linux,
     hardware: Hardware,
     kernel: Memory,
-    ike: Rc<Ike>,
+    /// Connections that Linux tracks, which `[nat]` learns.
+    connections: Connections,
+    /// The kernel that owns SAs and policies, where one does.
+    xfrm: Option<XfrmKernel>,
+    ike: Option<Rc<Ike>>,
     /// Keeps the channel of workers' events open, and tells of what they would.
     events: EventSender,
     config: PathBuf,
@@ -114,18 +141,40 @@ impl Plane {
         let providers = Providers::new(hardware.provider(Arc::clone(openssl.first())));
         let devices = Rc::new(RefCell::new(Devices::new(&BTreeMap::new())));
         let crypto = (providers.clone(), Rc::clone(&devices));
-        let restored = Restored::new(vault, &records, crypto, SaRules::default(), now).unwrap();
-        let limits =
-            ServerLimits { uid: rustix::process::getuid().as_raw(), ..ServerLimits::default() };
-        let source = restored.serve_at(&at("xfrm.sock"), None, limits).unwrap();
-        let ike = Rc::new(Ike::new(&at("xfrm.sock")));
-        linux.come_before(&ike);
+        let xfrm = (config.source == SourceChoice::Kernel).then(|| XfrmKernel::new(now.xfrm()));
+        let (source, ike) = match &xfrm {
+            Some(kernel) => {
+                let marks = OwnMarks { past: config.tun.mark, judged: config.tun.judged_mark };
+                let local = observer.snapshot().addresses().map(|a| a.addr).collect();
+                let (rules, providers) = (SaRules::default(), providers.clone());
+                let parts = KernelParts { vault, providers, rules, marks, local, firewall: None };
+                let (requests, events) = kernel.connect();
+                let source = KernelSource::new(parts, requests, events, now).unwrap();
+                (Source::Kernel(Box::new(source)), None)
+            }
+            None => {
+                let rules = SaRules::default();
+                let restored = Restored::new(vault, &records, crypto, rules, now).unwrap();
+                let uid = rustix::process::getuid().as_raw();
+                let limits = ServerLimits { uid, ..ServerLimits::default() };
+                let source = restored.serve_at(&at("xfrm.sock"), None, limits).unwrap();
+                let ike = Rc::new(Ike::new(&at("xfrm.sock")));
+                linux.come_before(&ike);
+                (Source::Builtin(Box::new(source)), Some(ike))
+            }
+        };
+        let is_beside_kernel = xfrm.is_some();
 
         let chunks = UmemConfig { chunks: 1024, chunk_size: ChunkSize::Bytes2048, populate: false };
         let umem = Umem::new(chunks).unwrap().0;
         let (events_in, events) = dataplane::channel().unwrap();
+        let connections = Connections::new(now);
+        let edges = || (Box::new(connections.clone()), Box::new(connections.clone()));
+        let nat = config.nat.is_on().then(edges).map(|(by, rules)| Nat::by(by, rules).unwrap());
+        let bindings = nat.as_ref().map(|nat| Arc::clone(nat.bindings()));
+        let flows = TakenFlows::new(bindings.clone(), config.nat.taken_flows());
         let kit = Kit {
-            tables: Arc::default(),
+            tables: Arc::new(dataplane::Tables { nat: bindings, ..dataplane::Tables::default() }),
             providers: providers.clone(),
             devices: Rc::clone(&devices),
             umem,
@@ -136,12 +185,15 @@ impl Plane {
         };
         let own = own(&config, PRIVATE);
         let edges = (Box::new(observer) as Box<dyn Tables>, Box::new(hardware.clone()) as Box<_>);
+        let changes = Box::new(linux.clone());
         let private =
-            Private::begin(&config.tun, PRIVATE, Box::new(linux.clone()), true, false).unwrap();
-        let ports = Ports::none(Box::new(hardware.clone()), config.tun.mark, TakenFlows::default());
+            Private::begin(&config.tun, PRIVATE, changes, true, is_beside_kernel).unwrap();
+        let mut ports = Ports::none(Box::new(hardware.clone()), config.tun.mark, flows);
+        if is_beside_kernel {
+            ports.set_beside_kernel();
+        }
         let control = Control::listen(&at("control.sock"), Confinement::Off).unwrap();
         let past_daemon = PastDaemon::new(&config.tun);
-        let source = Source::Builtin(Box::new(source));
         let by_sender = BySender::new(&config.tun.interface, None);
         let threads = hardware.clone();
         let vici = Vici::by(Box::new(move |_, _| match threads.has_threads() {
@@ -153,7 +205,7 @@ impl Plane {
         let mut daemon = Daemon {
             config: config.before_start(),
             wants: Wants::all(),
-            linux: OfLinux::new(edges, own, private, (WayBack::none(), None), None),
+            linux: OfLinux::new(edges, own, private, (WayBack::none(), None), nat),
             sa: Sas::new(source, guard, by_sender, now),
             offload: Offload::new(devices, now),
             crew: Crew::new(kit, events, ports, EspSockets::new(false)),
@@ -175,6 +227,8 @@ impl Plane {
             linux,
             hardware,
             kernel,
+            connections,
+            xfrm,
             ike,
             events: events_in,
             config,
@@ -182,12 +236,15 @@ impl Plane {
         }
     }
 
-    /// One round, which publishes one topology at most.
+    /// One round, which publishes one topology at most. A reload in it publishes its own before ports are opened, and once
+    /// more where it is taken back.
     fn round(&mut self) {
-        let before = self.daemon.crew.published;
+        let (before, reloads) = (self.daemon.crew.published, self.daemon.life.reloads.number());
         self.now = self.now.after(Duration::from_millis(1));
         assert!(self.daemon.round(self.now).is_none(), "it ends");
-        assert!(self.daemon.crew.published <= before + 1, "two topologies in a round");
+        let reloads = self.daemon.life.reloads.number() - reloads;
+        let most = before + 1 + 2 * reloads;
+        assert!(self.daemon.crew.published <= most, "more topologies in a round than one");
     }
 
     /// Rounds until nothing is wanted any more.
@@ -203,11 +260,12 @@ impl Plane {
 
     /// The answer to a request of the IKE daemon: an errno.
     fn request(&mut self, request: &[u8]) -> i32 {
-        self.ike.send(request);
+        let ike = self.ike.clone().expect("an IKE daemon");
+        ike.send(request);
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             self.round();
-            if let Some(errno) = self.ike.answer() {
+            if let Some(errno) = ike.answer() {
                 return errno;
             }
             assert!(Instant::now() < deadline, "no answer");

@@ -1,13 +1,17 @@
-//! Where the control thread meets Linux's tables, and interfaces that it makes: netlink and devices in a daemon, memory in
-//! tests.
+//! Where the control thread meets Linux's tables, the connections that Linux tracks, and interfaces that it makes: netlink
+//! and devices in a daemon, memory in tests.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
 use config::{MemifConfig, TunnelConfig};
+use conntrack::message::GROUPS;
 use io::tun::Tap;
 use io::{Port, TunConfig, TunError};
 use mirror::{Change, Control, Error, Observer, Route, Rule, Snapshot};
+use netlink::{Listener, Protocol};
+
+use crate::clock::Now;
 
 /// Linux's tables as they are told here.
 pub trait Tables {
@@ -143,3 +147,47 @@ pub trait OwnInterfaces {
         ifindex: u32,
     ) -> Result<Box<dyn Port>, TunError>;
 }
+
+/// Connections that Linux tracks.
+pub trait Tracking {
+    /// A socket that hears of those that come, change and go.
+    ///
+    /// # Errors
+    /// Linux has no connection tracking, or does not let this process hear of it.
+    fn events(&mut self) -> std::io::Result<Listener>;
+
+    /// A socket for requests.
+    ///
+    /// # Errors
+    /// Likewise.
+    fn requests(&mut self) -> std::io::Result<Listener>;
+}
+
+/// Connection tracking of Linux.
+pub struct Ctnetlink;
+
+impl Tracking for Ctnetlink {
+    fn events(&mut self) -> std::io::Result<Listener> {
+        // Without room a burst of new connections is lost.
+        Listener::subscribe(Protocol::Netfilter, &GROUPS, Some(EVENTS_BUFFER_LEN))
+    }
+
+    fn requests(&mut self) -> std::io::Result<Listener> {
+        Listener::open(Protocol::Netfilter)
+    }
+}
+
+/// Linux's rules of NAT, as far as there are any.
+pub trait Rules {
+    /// Descriptor that is readable when they have changed, where there is one.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// True for each family, IPv4 and IPv6, that has rules.
+    fn families(&self) -> [bool; 2];
+
+    /// Takes over what has changed; true if anything has.
+    fn poll(&mut self, now: Now) -> bool;
+}
+
+/// Room for events of connections, in bytes.
+const EVENTS_BUFFER_LEN: usize = 8 << 20;

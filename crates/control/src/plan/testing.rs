@@ -12,7 +12,7 @@ pub fn text() -> impl Strategy<Value = String> {
     let port = (any::<bool>(), 0..3_u8, prop::option::of(1..5_u32));
     let tunnel = (any::<bool>(), any::<bool>(), 0..2_u8);
     let memif = (any::<bool>(), 0..2_u8);
-    let values = prop::array::uniform8(0..3_u8);
+    let values = prop::array::uniform16(0..3_u8);
     let workers = (prop::option::of(1..4_u32), 0..3_usize);
     let lists =
         (prop::array::uniform4(port), prop::array::uniform3(tunnel), prop::array::uniform2(memif));
@@ -56,6 +56,27 @@ pub fn text() -> impl Strategy<Value = String> {
         }
         if v[6] > 0 {
             let _ = writeln!(text, "[srv6]\nsource = \"2001:db8::{}\"", v[6]);
+        }
+        for n in 0..v[8] {
+            let _ = writeln!(text, "[[vlan]]\ninterface = \"{}.{n}\"\npcp_to_dscp = {{ 5 = {} }}", PORTS[0], v[9] + 40);
+        }
+        // Of an application whose memif port may be there or not.
+        if v[10] > 0 && memifs[0].0 {
+            let teid = ["", "teid = \"0x10-0x1f\"\n"][usize::from(v[10] - 1)];
+            let _ = writeln!(text, "[[gtpu]]\naddress = \"10.45.0.1\"\nport = \"app0\"\n{teid}");
+        }
+        for n in 0..v[11] {
+            let action = ["End", "End.DT46 table 100", "End.DT46 table 101"][usize::from(v[12])];
+            let _ = writeln!(text, "[[sid]]\nprefix = \"fc00:1::{n}/128\"\naction = \"{action}\"");
+        }
+        if v[13] > 0 {
+            let _ = writeln!(text, "[applications]\nenabled = true");
+        }
+        if v[13] > 1 {
+            let _ = writeln!(text, "[[application]]\nname = \"erp\"\ndomains = [\"erp{}.example\"]", v[14]);
+        }
+        if v[15] > 0 {
+            let _ = writeln!(text, "[overlay]\ninterfaces = [\"gre{}\"]", v[15]);
         }
         // A key that waits for a restart.
         let _ = writeln!(text, "[tun]\nmtu = {}", 1500 - u32::from(v[7]));

@@ -20,13 +20,16 @@ use std::time::Duration;
 
 use conntrack::{Binding, Bindings, Change, Direction, Entry, Event, Tuple, message};
 use netlink::answer::Answer;
-use netlink::{Fault, Heard, Listener, Protocol};
+use netlink::{Fault, Heard, Listener};
 use tracing::{debug, warn};
 
 pub use self::statistics::look as statistics;
 pub use self::taken::TakenFlows;
+#[cfg(test)]
+pub use self::timeouts::Timeouts;
 use self::upkeep::Upkeep;
 use crate::clock::Now;
+use crate::linux::edge::{Ctnetlink, Rules, Tracking};
 use crate::sources::kernel::NatWatch;
 
 /// Step of the ports for a direction of a connection.
@@ -41,7 +44,8 @@ pub struct FlowStep {
 /// The fast path's table of Linux's connections.
 pub struct Nat {
     bindings: Arc<Bindings>,
-    rules: NatWatch,
+    rules: Box<dyn Rules>,
+    tracking: Box<dyn Tracking>,
     events: Listener,
     requests: Listener,
     dump: Option<Dump>,
@@ -81,21 +85,34 @@ struct Round {
 }
 
 impl Nat {
-    /// Begins to learn.
+    /// Begins to learn from Linux.
     ///
     /// # Errors
     /// The kernel has no connection tracking, or does not let this process ask.
     pub fn begin() -> io::Result<Nat> {
-        // Without room a burst of new connections is lost.
-        let room = Some(EVENTS_BUFFER_LEN);
-        let events = Listener::subscribe(Protocol::Netfilter, &message::GROUPS, room)?;
-        let requests = Listener::open(Protocol::Netfilter)?;
+        Nat::by(Box::new(Ctnetlink), Box::new(NatWatch::new()))
+    }
+
+    /// Begins to learn by these edges.
+    ///
+    /// # Errors
+    /// There is no connection tracking, or it does not let this process ask.
+    pub fn by(mut tracking: Box<dyn Tracking>, rules: Box<dyn Rules>) -> io::Result<Nat> {
+        // First: what changes meanwhile is told.
+        let (events, requests) = (tracking.events()?, tracking.requests()?);
         let bindings = Arc::new(Bindings::default());
-        let rules = NatWatch::new();
         bindings.set_asks(rules.families());
-        let (upkeep, counters) = (Upkeep::default(), NatCounters::default());
-        let mut nat =
-            Nat { bindings, rules, events, requests, dump: None, dumps: 0, upkeep, counters };
+        let mut nat = Nat {
+            bindings,
+            rules,
+            tracking,
+            events,
+            requests,
+            dump: None,
+            dumps: 0,
+            upkeep: Upkeep::default(),
+            counters: NatCounters::default(),
+        };
         nat.read_anew()?;
         Ok(nat)
     }
@@ -214,7 +231,7 @@ impl Nat {
 
     /// Asks for everything: at the start, and when events were lost.
     fn read_anew(&mut self) -> io::Result<()> {
-        let answers = Listener::open(Protocol::Netfilter)?;
+        let answers = self.tracking.requests()?;
         answers.send(&message::dump())?;
         self.dumps = self.dumps.wrapping_add(1);
         self.dump = Some(Dump { answers, gone: HashSet::new() });
@@ -300,9 +317,6 @@ fn end(round: &mut Round, binding: &Arc<Binding>) {
         }
     }
 }
-
-/// Room for events, in bytes.
-const EVENTS_BUFFER_LEN: usize = 8 << 20;
 
 /// Most datagrams of each socket that one round reads, so that everything else has its turn.
 const DATAGRAMS_PER_ROUND: usize = 256;

@@ -47,16 +47,22 @@ impl KernelSource {
         Ok(())
     }
 
-    /// Takes over what the kernel tells.
+    /// Learns everything anew, as news were missed.
+    pub(super) fn learn_anew(&mut self, now: Now) -> io::Result<()> {
+        self.learn_all(now)?;
+        // That the kernel has used one may be among what was missed.
+        let fast = self.model.sas().filter(|(_, known)| known.place == Place::Fast);
+        let fast: Vec<SaKey> = fast.map(|(key, _)| *key).collect();
+        fast.into_iter().for_each(|key| self.used_by_kernel(now, key));
+        Ok(())
+    }
+
+    /// Takes over what the kernel tells. What was missed is left to [`KernelSource::learn_anew`].
     pub(super) fn hear(&mut self, now: Now) -> io::Result<()> {
         let events = self.events.poll(EVENTS_AT_ONCE)?;
         if events.iter().any(|event| matches!(event, KernelEvent::All)) {
             self.let_judged_pass();
-            self.learn_all(now)?;
-            // That the kernel has used one may be among what was lost.
-            let fast = self.model.sas().filter(|(_, known)| known.place == Place::Fast);
-            let fast: Vec<SaKey> = fast.map(|(key, _)| *key).collect();
-            fast.into_iter().for_each(|key| self.used_by_kernel(now, key));
+            self.learn_at = Some(now.at);
             return Ok(());
         }
         // Linux tells what was requested; what the SA is has to be asked for, once for all events.

@@ -106,6 +106,8 @@ pub struct KernelSource {
     /// Until when the kernel's use of an SA does not count against it: it took over while this thread hung.
     lenient_until: Instant,
     is_stopping: bool,
+    /// When everything is to be asked for again: news were missed.
+    learn_at: Option<Instant>,
     trouble: Option<String>,
     /// The firewalls; none where they are not asked.
     firewall: Option<FirewallWatch>,
@@ -113,24 +115,45 @@ pub struct KernelSource {
     vault: Vault,
 }
 
+/// Settings of a source, and what it works by.
+pub struct KernelParts {
+    /// The vault of the name: its lock keeps a second daemon away.
+    pub vault: Vault,
+    /// Engines of the algorithms.
+    pub providers: Providers,
+    /// Limits to what is carried out.
+    pub rules: SaRules,
+    /// Marks of packets that are culvert's own business.
+    pub marks: OwnMarks,
+    /// Addresses of this host.
+    pub local: HashSet<IpAddr>,
+    /// The firewalls; none where they are not asked.
+    pub firewall: Option<FirewallWatch>,
+}
+
 impl KernelSource {
-    /// Subscribes, and learns what there is. Without `firewall` none is asked.
+    /// Subscribes, and learns what there is.
     ///
     /// # Errors
     /// The kernel has no XFRM, or does not let this process ask.
-    pub fn new(
-        vault: Vault,
-        providers: Providers,
-        rules: SaRules,
-        marks: OwnMarks,
-        local: HashSet<IpAddr>,
-        firewall: Option<FirewallWatch>,
-        now: Now,
-    ) -> io::Result<KernelSource> {
+    pub fn open(parts: KernelParts, now: Now) -> io::Result<KernelSource> {
         // First: what changes meanwhile is told.
         let events = KernelEvents::open()?;
+        KernelSource::new(parts, Kernel::open()?, events, now)
+    }
+
+    /// Learns what a kernel has, whose `events` are subscribed.
+    ///
+    /// # Errors
+    /// The kernel does not answer.
+    pub fn new(
+        KernelParts { vault, providers, rules, marks, local, firewall }: KernelParts,
+        kernel: Kernel,
+        events: KernelEvents,
+        now: Now,
+    ) -> io::Result<KernelSource> {
         let mut source = KernelSource {
-            kernel: Kernel::open()?,
+            kernel,
             events,
             model: Model::default(),
             published: Published::new(providers, rules),
@@ -150,6 +173,7 @@ impl KernelSource {
             served_at: now.at,
             lenient_until: now.at,
             is_stopping: false,
+            learn_at: None,
             trouble: None,
             firewall,
             vault,

@@ -173,7 +173,7 @@ impl Model {
         }
         self.local = local;
         for sa in self.sas.values_mut() {
-            // What is in the fast path has a direction, and goes back before it changes.
+            // What is in the fast path keeps its direction: Linux goes on with such an SA, too.
             if sa.place == Place::Kernel {
                 sa.side = side(&self.local, &sa.learnt);
             }

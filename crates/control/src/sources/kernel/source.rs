@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use tracing::{debug, error, warn};
 use xfrm::codec::LifetimeConfig;
 
 use super::model::{Place, SaKey};
-use super::timing::{BACKLOG, STEP};
+use super::timing::{BACKLOG, INTERVAL, STEP};
 use super::{FirewallWatch, KernelSource, bypass};
 use crate::clock::Now;
 use crate::sources::{Changes, Interfaces, LeftSa, Merge, Owner};
@@ -43,8 +44,9 @@ impl Owner for KernelSource {
         let write = at(self.to_write.first().map(|(at, _)| *at));
         let revisit = at(self.revisits.first().map(|(at, _)| *at));
         let forget = at(self.departed.due_at());
+        let learn = at(self.learn_at);
         let firewall = self.firewall.as_ref().and_then(|watch| watch.due_in(now));
-        [moving, write, revisit, forget, firewall].into_iter().flatten().min()
+        [moving, write, revisit, forget, learn, firewall].into_iter().flatten().min()
     }
 
     fn serve(&mut self, now: Now) {
@@ -53,17 +55,17 @@ impl Owner for KernelSource {
         }
         self.served_at = now.at;
         self.departed.forget(now.at);
-        match self.hear(now) {
-            Ok(()) => self.trouble = None,
-            Err(error) => {
-                let text = format!("the kernel's XFRM: {error}");
-                if self.trouble.as_ref() != Some(&text) {
-                    error!("{text}");
-                }
-                self.trouble = Some(text);
-                // What was missed is found by a dump.
-                if let Err(error) = self.learn_all(now) {
-                    debug!(%error, "learning all anew");
+        if let Err(error) = self.hear(now) {
+            // What was missed is found by a dump.
+            self.learn_at = Some(now.at);
+            self.has_failed(&error);
+        }
+        if self.learn_at.is_some_and(|at| at <= now.at) {
+            match self.learn_anew(now) {
+                Ok(()) => (self.learn_at, self.trouble) = (None, None),
+                Err(error) => {
+                    self.learn_at = Some(now.at + INTERVAL);
+                    self.has_failed(&error);
                 }
             }
         }
@@ -133,6 +135,15 @@ impl Owner for KernelSource {
 }
 
 impl KernelSource {
+    /// The kernel has not answered; it is logged once.
+    fn has_failed(&mut self, error: &io::Error) {
+        let text = format!("the kernel's XFRM: {error}");
+        if self.trouble.as_ref() != Some(&text) {
+            error!("{text}");
+        }
+        self.trouble = Some(text);
+    }
+
     /// The interfaces that are ports are these.
     pub fn set_ports(&mut self, names: BTreeSet<String>) {
         if let Some(watch) = &mut self.firewall {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::nftables;
 use crate::clock::Now;
+use crate::linux::edge::Rules;
 
 /// How often legacy iptables, which tell no changes, are looked at; and a reading that failed is tried again.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -26,19 +27,19 @@ impl NatWatch {
         let events = nftables::Events::open().unwrap_or_default();
         NatWatch { events, is_stale: false, found: look(), looked_at: None }
     }
+}
 
-    /// Readable when there are changes.
-    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+impl Rules for NatWatch {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.events.as_ref().map(nftables::Events::fd)
     }
 
-    /// True for each family, IPv4 and IPv6, that has rules. Both where that cannot be read.
-    pub fn families(&self) -> [bool; 2] {
+    /// Both where that cannot be read.
+    fn families(&self) -> [bool; 2] {
         self.found
     }
 
-    /// Takes over what has changed; true if anything has.
-    pub fn poll(&mut self, now: Now) -> bool {
+    fn poll(&mut self, now: Now) -> bool {
         if let Some(events) = &mut self.events {
             self.is_stale |= events.has_changed();
         }
