@@ -25,8 +25,9 @@ WORDS = "|".join(
 #: Fields that are words have their names as variables, too.
 NAMES = "|".join(sorted(fields(WORDS) | {"warning", "warnings"}))
 MEMBERS = "|".join(sorted(fields("String") | fields(WORDS)))
+#: The head of an HTTP request has a path too, which is no answer's.
 COMPARED = re.compile(
-    rf"""(?:\b(?:{NAMES})|\.(?:{MEMBERS}))(?:\.as_str\(\)|\.as_deref\(\))?\s*(?:
+    rf"""(?:\b(?:{NAMES})|(?<!\bhead)\.(?:{MEMBERS}))(?:\.as_str\(\)|\.as_deref\(\))?\s*(?:
         (?:==|!=)\s*(?:Some\()?"
         | \.(?:starts_with|ends_with|contains|eq|strip_prefix|strip_suffix)\("
         | (?<=\))\s*,\s*"[^"]*"\s*(?:\||\))

@@ -43,6 +43,18 @@ pub struct App {
     pub packets: u64,
     /// Bytes of these packets, as IP packets.
     pub bytes: u64,
+    /// Those of them that took a path (`[[path]]`), by its name.
+    #[serde(default)]
+    pub paths: BTreeMap<String, AppOnPath>,
+}
+
+/// Counts of an application on one path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppOnPath {
+    /// Packets that went by the path.
+    pub packets: u64,
+    /// Bytes of these packets.
+    pub bytes: u64,
 }
 
 /// A verdict on a flow.

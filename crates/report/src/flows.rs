@@ -17,6 +17,12 @@ pub struct FlowsRequest {
     pub interval_ms: u64,
     /// How many flows are told, those with the most bytes.
     pub most: usize,
+    /// Application of flows that count. `None`: all, also where it is not known.
+    #[serde(default)]
+    pub application: Option<String>,
+    /// Path of flows that count. `None`: all, also those without one.
+    #[serde(default)]
+    pub path: Option<String>,
 }
 
 /// The flows of one interval.
@@ -56,6 +62,9 @@ pub struct Flow {
     /// The application of the flow, where it is known.
     #[serde(default)]
     pub application: Option<String>,
+    /// The path (`[[path]]`) that its packets take at present, of a flow that leaves by one.
+    #[serde(default)]
+    pub path: Option<String>,
     /// Packets of the interval.
     pub packets: u64,
     /// Bytes of these packets.

@@ -175,3 +175,41 @@ def test_a_reload_brings_other_rules(site):
     before = carried(net.gwa)
     assert_ping(net.client, t.SERVER4, count=20)
     assert grown(net.gwa, before)["mpls"] >= 20
+
+
+CALLS = RULES + """
+[applications]
+enabled = true
+
+[[application]]
+name = "call"
+ports = ["7000"]
+protocol = "udp"
+"""
+
+
+def test_applications_are_counted_by_the_path_that_they_take(site):
+    net, wire = site(CALLS)
+    both_take(net, "mpls")
+    stream = Stream(net.client, net.server, t.SERVER4, rate=200)
+    time.sleep(1)
+    [flow] = net.gwa.daemon.json("flows", "--application", "call", "--path", "mpls")["flows"]
+    assert (flow["application"], flow["path"], flow["dst_port"]) == ("call", "mpls", 7000), flow
+    assert net.gwa.daemon.json("flows", "--path", "lte")["flows"] == []
+    wire.set(*impaired(mpls={"cut": True}))
+    both_take(net, "internet")
+    time.sleep(1)
+    flows = net.gwa.daemon.json("flows", "--application", "call")["flows"]
+    # What comes back has its path behind it.
+    assert {flow["direction"]: flow["path"] for flow in flows} == {"out": "internet", "in": None}, flows
+    told = net.gwa.daemon.json("top", "--once", "--interval", "1")
+    [call] = [app for app in told["applications"] if app["application"] == "call"]
+    assert call["paths"] == "internet 100%" and call["pps"] > 100, told["applications"]
+    states = {path["path"]: (path["state"], path["flows"]) for path in told["paths"]}
+    assert states["internet"] == ("good", "all all") and states["mpls"] == ("dead", "-"), states
+    sent = stream.finish()["sent"]
+    [call] = [app for app in net.gwa.daemon.json("app")["applications"] if app["name"] == "call"]
+    # Every packet that the flow sent took one of the two, and none is counted twice.
+    assert set(call["paths"]) == {"mpls", "internet"}, call
+    assert sum(on["packets"] for on in call["paths"].values()) <= sent, (call, sent)
+    assert min(on["packets"] for on in call["paths"].values()) > 100, call

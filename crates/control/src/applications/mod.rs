@@ -17,7 +17,7 @@ use apps::{AppId, Classifier, FlowId, Hints};
 use arc_swap::ArcSwap;
 use config::{ApplicationConfig, ApplicationsConfig, catalogue};
 use dataplane::{Applications, CopyCounts, CopyReader};
-use report::{App, Apps};
+use report::{App, AppOnPath, Apps};
 
 use self::looking::Looking;
 use self::shown::Shown;
@@ -157,12 +157,17 @@ impl Recognition {
             if by_rule > 0 {
                 known_by.insert(apps::KnownBy::Rule.word().into(), by_rule);
             }
+            let paths = running
+                .applications
+                .by_path(id)
+                .map(|(path, packets, bytes)| (path.to_string(), AppOnPath { packets, bytes }));
             App {
                 name: name.to_owned(),
                 flows: known_by.values().sum(),
                 known_by,
                 packets: packets + looked.packets,
                 bytes: bytes + looked.bytes,
+                paths: paths.collect(),
             }
         });
         let mut applications: Vec<App> =
@@ -191,10 +196,15 @@ pub struct Names {
 }
 
 impl Names {
+    /// Time of the workers' clock, so long after the look-up began.
+    pub fn at_ns(&self, after: Duration) -> u64 {
+        self.now_ns + after.as_nanos() as u64
+    }
+
     /// Name of a flow's application, if it is known, so long after the look-up began.
     pub fn of(&self, flow: &FlowId, after: Duration) -> Option<String> {
         let applications = self.applications.as_ref()?;
-        let now_ns = self.now_ns + after.as_nanos() as u64;
+        let now_ns = self.at_ns(after);
         let app = applications.hints().flow(flow, now_ns)?;
         Some(applications.catalogue().name(app).to_owned())
     }

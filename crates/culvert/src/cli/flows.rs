@@ -10,6 +10,7 @@ pub const EXAMPLES: &str = "Examples:\n  \
     culvert flows\n  \
     culvert flows --spi 0xc1a2b3c4\n  \
     culvert flows --drops --interval 10\n  \
+    culvert flows --application zoom --path fibre\n  \
     culvert flows --follow --json";
 
 /// Arguments of `culvert flows`.
@@ -24,6 +25,12 @@ pub struct FlowsArgs {
     /// Tell so many flows, those that carry the most; of the others their packets in all.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub max: usize,
+    /// Only flows of this application, as `culvert app` names it.
+    #[arg(long, value_name = "NAME")]
+    pub application: Option<String>,
+    /// Only flows that leave by this path, as `culvert path` names it.
+    #[arg(long, value_name = "NAME")]
+    pub path: Option<String>,
     #[command(flatten)]
     pub filter: FilterArgs,
 }

@@ -4,8 +4,8 @@ use clap::Args;
 
 /// Below the help.
 pub const KEYS: &str = "Keys:\n  \
-    1 to 5, Tab    overview, SAs, policies, drops, flows\n  \
-    Up, Down       choose a line; Enter shows all of it and what belongs to it, Esc goes back\n  \
+    1 to 7, Tab    overview, SAs, policies, drops, flows, paths, applications\n  \
+    Up, Down       choose a line; Enter shows all that belongs to it, Esc goes back\n  \
     s, r           sort by the next column, the other way round\n  \
     /              show only lines with a text; Enter keeps it, Esc takes it away\n  \
     p              hold the picture\n  \

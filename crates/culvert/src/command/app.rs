@@ -22,10 +22,10 @@ fn counts(seen: &Apps) -> String {
     if !seen.enabled {
         return "applications are not told apart: enabled = true in [applications]".into();
     }
-    let head = ["APPLICATION", ">FLOWS", ">PACKETS", ">BYTES", "KNOWN BY"];
+    let head = ["APPLICATION", ">FLOWS", ">PACKETS", ">BYTES", "PATHS", "KNOWN BY"];
     let rows = seen.applications.iter().map(|app| {
         let App { name, flows, packets, bytes, .. } = app;
-        vec![name.clone(), si(*flows), si(*packets), si(*bytes), known_by(app)]
+        vec![name.clone(), si(*flows), si(*packets), si(*bytes), paths(app), known_by(app)]
     });
     let mut text = match seen.applications.is_empty() {
         true => "no flow so far".into(),
@@ -48,6 +48,17 @@ fn counts(seen: &Apps) -> String {
         text += &format!("\n{trouble}");
     }
     text
+}
+
+/// `fibre 80 %, lte 20 %` of the bytes that took a path, the largest part first.
+fn paths(app: &App) -> String {
+    let sum: u64 = app.paths.values().map(|on| on.bytes).sum();
+    let mut parts: Vec<_> = app.paths.iter().filter(|(_, on)| on.bytes > 0).collect();
+    parts.sort_by_key(|(_, on)| core::cmp::Reverse(on.bytes));
+    let part = |bytes: u64| 100.0 * bytes as f64 / sum as f64;
+    let words: Vec<String> =
+        parts.iter().map(|(name, on)| format!("{name} {:.0} %", part(on.bytes))).collect();
+    if words.is_empty() { "-".into() } else { words.join(", ") }
 }
 
 /// `tls-name 12, dns-answer 3`, the most frequent first.
@@ -79,6 +90,8 @@ fn verdicts(seen: &Apps) -> String {
 
 #[cfg(test)]
 mod tests {
+    use report::AppOnPath;
+
     use super::*;
 
     #[test]
@@ -90,10 +103,16 @@ mod tests {
             known_by: [("dns-answer".into(), 3), ("tls-name".into(), 12)].into(),
             packets: 2000,
             bytes: 1_500_000,
+            paths: [
+                ("fibre".into(), AppOnPath { packets: 100, bytes: 1000 }),
+                ("lte".into(), AppOnPath { packets: 300, bytes: 3000 }),
+            ]
+            .into(),
         };
         let seen = Apps { enabled: true, applications: vec![app], lost: 4, ..Apps::default() };
         let text = counts(&seen);
         assert!(text.contains("zoom") && text.contains("tls-name 12, dns-answer 3"), "{text}");
+        assert!(text.contains("lte 75 %, fibre 25 %"), "{text}");
         assert!(text.contains("4 packets came too fast") && !text.contains("given up"), "{text}");
     }
 

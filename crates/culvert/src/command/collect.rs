@@ -1,7 +1,9 @@
 //! Everything that the daemon counts, asked at once.
 
 use report::client::{Client, ClientError};
-use report::{Apps, Device, Drops, Limit, MeasuredPaths, Policy, Port, Request, Sa, Stats, Status};
+use report::{
+    Apps, Device, Drops, Limit, MeasuredPaths, Policy, Port, Request, Sa, Stats, Status, Steer,
+};
 
 /// How many of a kind are asked for one by one; of more there are the sums alone.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +27,8 @@ pub struct Seen {
     pub limits: Vec<Limit>,
     /// The first of them, and the reflector.
     pub paths: MeasuredPaths,
+    /// Rules of path selection.
+    pub steers: Vec<Steer>,
     /// None if there are too many.
     pub sas: Option<Vec<Sa>>,
     /// None if there are too many.
@@ -52,6 +56,7 @@ pub fn collect(daemon: &Client, limits: Limits) -> Result<Seen, ClientError> {
         apps: daemon.ask(Request::App { recent: 0 })?,
         limits: rate_limits,
         paths,
+        steers: daemon.ask(Request::Steer)?,
         sas,
         policies,
     })

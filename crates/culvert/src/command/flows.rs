@@ -26,6 +26,8 @@ pub fn flows(name: &str, json: bool, args: &FlowsArgs) -> Result<(), Box<dyn Err
         filter: args.filter.filter(),
         interval_ms: interval.as_millis() as u64,
         most: args.max,
+        application: args.application.clone(),
+        path: args.path.clone(),
     };
     let mut lines = ask(name, request, interval)?;
     loop {
@@ -66,8 +68,19 @@ fn next(lines: &mut BufReader<UnixStream>) -> Result<Flows, Box<dyn Error>> {
 }
 
 fn text(seen: &Flows) -> String {
-    let head =
-        ["FROM", "TO", "PROTO", "WAY", "SA", "APPLICATION", ">PPS", ">BIT/S", ">DROPPED", "FATE"];
+    let head = [
+        "FROM",
+        "TO",
+        "PROTO",
+        "WAY",
+        "SA",
+        "APPLICATION",
+        "PATH",
+        ">PPS",
+        ">BIT/S",
+        ">DROPPED",
+        "FATE",
+    ];
     let rows = seen.flows.iter().map(|flow| {
         let per_second = |count: u64| rate(count as f64 / seen.seconds);
         vec![
@@ -77,6 +90,7 @@ fn text(seen: &Flows) -> String {
             flow.direction.to_string(),
             flow.spi.clone().unwrap_or_else(|| "-".into()),
             flow.application.clone().unwrap_or_else(|| "-".into()),
+            flow.path.clone().unwrap_or_else(|| "-".into()),
             per_second(flow.packets),
             per_second(flow.bytes * 8),
             flow.dropped().to_string(),
@@ -181,6 +195,7 @@ mod tests {
             reqid: Some(7),
             policy: None,
             application: Some("zoom".into()),
+            path: Some("fibre".into()),
             packets: 2000,
             bytes: 250_000,
             fate: "protected".into(),
@@ -200,6 +215,7 @@ mod tests {
             "out",
             "0x00001001",
             "zoom",
+            "fibre",
             "1000",
             "1.00M",
             "0",

@@ -1,5 +1,7 @@
 //! The application of a packet's flow: known with the packet, or to be found out by a look at those that follow.
 
+use std::sync::Arc;
+
 use apps::FlowId;
 use arrayvec::ArrayVec;
 use conntrack::{Direction, Rewrite};
@@ -9,9 +11,9 @@ use wire::{Fields, Headers, parse_quoted_ip, protocol};
 
 use crate::burst::Path;
 use crate::features::look::Open;
-use crate::model::{Action, Draft, Translation};
+use crate::model::{Action, Draft, Meta, Origin, Translation, is_function};
 use crate::resolve::{Decision, PolicyAnswers};
-use crate::slow::entered::Resolved;
+use crate::slow::entered::{Entered, Resolved};
 use crate::tables::applications::Known;
 use crate::view::View;
 
@@ -53,6 +55,7 @@ pub(super) fn look<'r>(
         }
         _ => None,
     };
+    let Entered::Arrived(meta, _) = resolved.entered else { return None };
     let (packet, h) = (&resolved.packet, resolved.h);
     let flow = match translation {
         Some(rewrite) => flow_behind(rewrite, packet.data(), h)?,
@@ -60,8 +63,12 @@ pub(super) fn look<'r>(
     };
     let found = match applications.known(&flow, h.traffic_class >> 2, view.now.ns) {
         Known::Decided(app) => {
-            applications.count(app, view.worker, h.total_len.into(), view.now.wall_s);
-            Finding::Known(applications.counters(app)?.clone())
+            // Where Linux's NAT translates, the routes decide.
+            let is_steered = !matches!(decision, Decision::Translate(_));
+            let path = if is_steered { path_of(view, h, meta) } else { None };
+            let counters = applications.counters(app, path)?;
+            counters.count(view.worker, 1, h.total_len.into(), view.now.wall_s);
+            Finding::Known(counters)
         }
         Known::Open if !matches!(h.protocol, protocol::TCP | protocol::UDP) => return None,
         Known::Open => Finding::Open(Open::new(flow, translation)),
@@ -75,14 +82,36 @@ pub(super) fn look<'r>(
 /// The packet is the worker's: its flow is not known yet, or the plan has no room for the counters.
 pub(crate) fn counters_for_helper(
     view: &View,
-    h: &Headers,
+    (h, meta): (&Headers, &Meta),
     asked: &PolicyAnswers,
 ) -> Result<Option<PolicyCounters>, ForWorker> {
     let Some(applications) = &view.topology.applications else { return Ok(None) };
     match applications.known(&FlowId::of(h).0, h.traffic_class >> 2, view.now.ns) {
-        Known::Decided(app) if asked.has_room() => Ok(applications.counters(app).cloned()),
+        Known::Decided(app) if asked.has_room() => {
+            Ok(applications.counters(app, path_of(view, h, meta)))
+        }
         _ => Err(ForWorker),
     }
+}
+
+/// Path that the packets of a flow take.
+fn path_of<'v>(view: &'v View, h: &Headers, meta: &Meta) -> Option<&'v Arc<str>> {
+    if view.steering.is_empty() || is_function(meta.ingress.ifindex) {
+        return None;
+    }
+    let (ifindex, mark) = (meta.ingress.ifindex, meta.ingress.mark);
+    let origin = match meta.ingress.via() {
+        Some(via) => {
+            let bound = view.reader.sa(via).and_then(|sa| view.topology.tunnels.of_sa(&sa.config));
+            let ifindex = bound.map_or(ifindex, |(_, tunnel)| tunnel.ifindex);
+            Origin::Decrypted { ifindex, mark }
+        }
+        None => {
+            let of_port = Origin::Port { ifindex, mark, is_barred: false };
+            view.origin_of_linux(ifindex, mark).unwrap_or(of_port)
+        }
+    };
+    view.topology.path_of(&view.steering, h, origin, view.now.ns)
 }
 
 /// A packet that helpers leave to their worker.

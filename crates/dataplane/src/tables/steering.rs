@@ -5,7 +5,7 @@
 //! routed elsewhere, is never steered, however wide a rule is.
 
 use core::net::IpAddr;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use selection::Choice;
@@ -45,8 +45,8 @@ impl About for SteerRule {
 pub struct Steering {
     rules: Rules<SteerRule>,
     exits: Vec<Option<PathExit>>,
-    /// Interfaces of the paths that can be used.
-    ifindices: HashSet<u32, ahash::RandomState>,
+    /// Interfaces of the paths that can be used, each with the place of its first path.
+    ifindices: HashMap<u32, usize, ahash::RandomState>,
 }
 
 /// Answer of the first rule about a packet.
@@ -62,7 +62,12 @@ impl Steering {
     /// Rules, of which the first that is about a packet decides. `exits` are the paths by their index; `None` for one
     /// whose interface is not there, which no choice takes.
     pub fn new(rules: Vec<SteerRule>, exits: Vec<Option<PathExit>>) -> Steering {
-        let ifindices = exits.iter().flatten().map(|exit| exit.ifindex).collect();
+        let mut ifindices = HashMap::default();
+        for (at, exit) in exits.iter().enumerate() {
+            if let Some(exit) = exit {
+                ifindices.entry(exit.ifindex).or_insert(at);
+            }
+        }
         Steering { rules: Rules::new(rules), exits, ifindices }
     }
 
@@ -75,7 +80,7 @@ impl Steering {
     /// True if the routes lead to a path, so that a rule may choose another.
     #[inline]
     pub(crate) fn is_path(&self, ifindex: u32) -> bool {
-        !self.ifindices.is_empty() && self.ifindices.contains(&ifindex)
+        !self.ifindices.is_empty() && self.ifindices.contains_key(&ifindex)
     }
 
     /// The answer about a packet that the routes lead to a path. `None`: no rule is about it.
@@ -84,5 +89,17 @@ impl Steering {
         let path = rule.choice.path(packet.flow_hash());
         let exit = path.and_then(|path| self.exits.get(usize::from(path))?.as_ref());
         Some(Steered { rule: &rule.name, exit })
+    }
+
+    /// Path of a packet that the routes lead to an interface. `None`: no path leaves by it, or a rule stops the packet.
+    pub(crate) fn path_of(&self, routed: u32, packet: &Traffic<'_>) -> Option<&Arc<str>> {
+        let of_routes = self.first_on(routed)?;
+        let exit = self.steer(packet).map_or(Some(of_routes), |steered| steered.exit);
+        exit.map(|exit| &exit.name)
+    }
+
+    /// The first path that leaves by an interface.
+    pub(crate) fn first_on(&self, ifindex: u32) -> Option<&PathExit> {
+        self.exits.get(*self.ifindices.get(&ifindex)?)?.as_ref()
     }
 }

@@ -6,13 +6,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apps::{End, FlowId};
-use dataplane::{OfSa, Place, Record, TapReader, Verdict};
+use dataplane::{OfSa, Place, Record, Tables, TapReader, Verdict};
 use outcome::DropReason;
 use report::{Direction, Flow, Flows, FlowsRequest};
 use tracing::debug;
+use wire::Headers;
 use wire::protocol::has_ports;
 
 use super::slots::Slot;
@@ -38,18 +40,46 @@ pub struct Counting {
     reader: TapReader,
     interval: Duration,
     most: usize,
+    only: Only,
     names: Names,
+    tables: Arc<Tables>,
     _slot: Slot,
+}
+
+/// Application and path of the flows that count; any where there is none.
+struct Only {
+    application: Option<String>,
+    path: Option<String>,
+}
+
+/// Knowledge of a flow beyond its packets.
+#[derive(Clone, Default)]
+struct Known {
+    application: Option<String>,
+    path: Option<String>,
+}
+
+impl Only {
+    const fn is_all(&self) -> bool {
+        self.application.is_none() && self.path.is_none()
+    }
+
+    fn admits(&self, known: &Known) -> bool {
+        let is_it = |wanted: &Option<String>, is: &Option<String>| wanted.is_none() || wanted == is;
+        is_it(&self.application, &known.application) && is_it(&self.path, &known.path)
+    }
 }
 
 impl Counting {
     pub(super) fn new(
         (reader, slot): (TapReader, Slot),
-        names: Names,
+        (names, tables): (Names, Arc<Tables>),
         request: &FlowsRequest,
     ) -> Counting {
         let interval = Duration::from_millis(request.interval_ms.max(100));
-        Counting { reader, interval, most: request.most.min(MOST), names, _slot: slot }
+        let FlowsRequest { application, path, .. } = request.clone();
+        let (most, only) = (request.most.min(MOST), Only { application, path });
+        Counting { reader, interval, most, only, names, tables, _slot: slot }
     }
 
     /// Tells each interval's flows until the client has enough.
@@ -80,7 +110,9 @@ impl Counting {
                 let flows = Flows {
                     seconds: begun.elapsed().as_secs_f64(),
                     lost: lost - lost_before,
-                    ..table.take(self.most, &|key| self.names.of(&key.flow(), started.elapsed()))
+                    ..table.take(self.most, &self.only, &|key, counts| {
+                        self.known(key, counts, started.elapsed())
+                    })
                 };
                 (begun, lost_before) = (Instant::now(), lost);
                 let mut line = serde_json::to_vec(&flows)?;
@@ -89,6 +121,17 @@ impl Counting {
             }
         }
         Ok(())
+    }
+
+    /// Application and path of a flow.
+    fn known(&self, key: &Key, counts: &Counts, after: Duration) -> Known {
+        let application = self.names.of(&key.flow(), after);
+        let Counts { first, came_by, .. } = counts;
+        // What comes in has its path behind it.
+        let leaving = key.is_outbound.then_some((first, *came_by));
+        let path = leaving
+            .and_then(|(h, ifindex)| self.tables.path_of(h, ifindex, self.names.at_ns(after)));
+        Known { application, path: path.map(|name| name.to_string()) }
     }
 }
 
@@ -118,6 +161,7 @@ impl Key {
 struct Seen {
     place: Place,
     is_outbound: bool,
+    ifindex: u32,
     len: u32,
     sa: Option<OfSa>,
     policy: Option<u32>,
@@ -126,13 +170,16 @@ struct Seen {
 
 impl From<&Record> for Seen {
     fn from(record: &Record) -> Seen {
-        let Record { place, is_outbound, len, sa, policy, verdict, .. } = *record;
-        Seen { place, is_outbound, len, sa, policy, verdict }
+        let Record { place, is_outbound, ifindex, len, sa, policy, verdict, .. } = *record;
+        Seen { place, is_outbound, ifindex, len, sa, policy, verdict }
     }
 }
 
 #[derive(Clone, Copy)]
 struct Counts {
+    /// Headers of the first packet, and the interface that it came in by.
+    first: Headers,
+    came_by: u32,
     packets: u64,
     bytes: u64,
     sa: Option<OfSa>,
@@ -158,7 +205,9 @@ impl Table {
             Verdict::Dropped(_) => true,
             _ => seen.place == Place::Plain,
         };
-        let Some(key) = counts.then(|| key(seen.is_outbound, bytes)).flatten() else { return };
+        let Some((key, first)) = counts.then(|| key(seen.is_outbound, bytes)).flatten() else {
+            return;
+        };
         if !self.flows.contains_key(&key) && self.flows.len() >= MOST {
             self.others += 1;
             return;
@@ -168,6 +217,8 @@ impl Table {
             _ => None,
         };
         let flow = self.flows.entry(key).or_insert(Counts {
+            first,
+            came_by: seen.ifindex,
             packets: 0,
             bytes: 0,
             sa: None,
@@ -185,8 +236,11 @@ impl Table {
     }
 
     /// The flows with the most bytes; begins anew.
-    fn take(&mut self, most: usize, application: &dyn Fn(&Key) -> Option<String>) -> Flows {
+    fn take(&mut self, most: usize, only: &Only, known: &dyn Fn(&Key, &Counts) -> Known) -> Flows {
         let mut flows: Vec<(Key, Counts)> = self.flows.drain().collect();
+        if !only.is_all() {
+            flows.retain(|(key, counts)| only.admits(&known(key, counts)));
+        }
         flows.sort_by_key(|(_, counts)| core::cmp::Reverse(counts.bytes));
         let rest = flows.split_off(most.min(flows.len()));
         let others = rest.iter().map(|(_, counts)| counts.packets).sum::<u64>();
@@ -197,7 +251,8 @@ impl Table {
         Flows {
             flows: flows
                 .into_iter()
-                .map(|(key, counts)| Flow {
+                .map(|(key, counts)| (key, counts, known(&key, &counts)))
+                .map(|(key, counts, known)| Flow {
                     src: key.src,
                     dst: key.dst,
                     protocol: key.protocol,
@@ -207,7 +262,8 @@ impl Table {
                     spi: counts.sa.map(|sa| spi_text(sa.id.spi)),
                     reqid: counts.sa.map(|sa| sa.reqid),
                     policy: counts.policy,
-                    application: application(&key),
+                    application: known.application,
+                    path: known.path,
                     packets: counts.packets,
                     bytes: counts.bytes,
                     fate: word(&counts.verdict),
@@ -221,11 +277,11 @@ impl Table {
 }
 
 /// None of what is no IP packet.
-fn key(is_outbound: bool, bytes: &[u8]) -> Option<Key> {
+fn key(is_outbound: bool, bytes: &[u8]) -> Option<(Key, Headers)> {
     // As much was kept as an ICMP error quotes, and it is read as such.
     let h = wire::parse_quoted_ip(bytes).ok()?;
     let ports = (h.src_port, h.dst_port);
-    Some(Key { src: h.src, dst: h.dst, protocol: h.protocol, ports, is_outbound })
+    Some((Key { src: h.src, dst: h.dst, protocol: h.protocol, ports, is_outbound }, h))
 }
 
 #[cfg(test)]
@@ -246,13 +302,19 @@ mod tests {
         packet
     }
 
+    const ALL: Only = Only { application: None, path: None };
+
+    fn nothing(_: &Key, _: &Counts) -> Known {
+        Known::default()
+    }
+
     fn sa(spi: u32) -> OfSa {
         let dst = "192.0.2.2".parse().expect("an address");
         OfSa { id: SaId { spi, dst, protocol: 50, mark: Default::default() }, reqid: 7 }
     }
 
     fn seen(place: Place, verdict: Verdict) -> Seen {
-        Seen { place, is_outbound: true, len: 1400, sa: None, policy: Some(9), verdict }
+        Seen { place, is_outbound: true, ifindex: 2, len: 1400, sa: None, policy: Some(9), verdict }
     }
 
     #[test]
@@ -264,7 +326,7 @@ mod tests {
             table.count(&seen(Place::Plain, Verdict::Protected(sa(spi))), &head(5));
             table.count(&seen(Place::Wire, Verdict::Sent { ifindex: 1 }), &head(77));
         }
-        let Flows { flows, others, .. } = table.take(10, &|_| None);
+        let Flows { flows, others, .. } = table.take(10, &ALL, &nothing);
         assert_eq!((flows.len(), others), (1, 0));
         let flow = &flows[0];
         assert_eq!((flow.packets, flow.bytes, flow.protocol), (2, 2800, 17));
@@ -275,7 +337,7 @@ mod tests {
             (Some("0x00000200"), Some(7), Some(9))
         );
         assert_eq!((&flow.fate, &flow.direction), (&PacketFate::Protected, &Direction::Out));
-        assert!(table.take(10, &|_| None).flows.is_empty(), "each interval begins anew");
+        assert!(table.take(10, &ALL, &nothing).flows.is_empty(), "each interval begins anew");
     }
 
     #[test]
@@ -284,7 +346,7 @@ mod tests {
         table.count(&seen(Place::Plain, Verdict::Sent { ifindex: 1 }), &head(5));
         table.count(&seen(Place::Wire, Verdict::Dropped(DropReason::InIntegrity)), &head(5));
         table.count(&seen(Place::Wire, Verdict::Dropped(DropReason::InIntegrity)), &head(5));
-        let flow = table.take(10, &|_| None).flows.remove(0);
+        let flow = table.take(10, &ALL, &nothing).flows.remove(0);
         assert_eq!((flow.packets, flow.drops), (3, [("in-integrity".to_owned(), 2)].into()));
     }
 
@@ -295,7 +357,38 @@ mod tests {
             table.count(&seen(Place::Plain, Verdict::ToLinux), &head(host));
         }
         table.count(&seen(Place::Frame, Verdict::ToLinux), &[0; 14]);
-        let Flows { flows, others, .. } = table.take(1, &|_| None);
+        let Flows { flows, others, .. } = table.take(1, &ALL, &nothing);
         assert_eq!((flows.len(), flows[0].packets, others), (1, 3, 3));
+    }
+
+    #[test]
+    fn flows_of_an_application_or_a_path_are_told_alone() {
+        let known = |key: &Key, counts: &Counts| Known {
+            application: (key.src == IpAddr::from([10, 1, 0, 5])).then(|| "zoom".into()),
+            path: (counts.came_by == 2).then(|| "fibre".into()),
+        };
+        let told = |application: Option<&str>, path: Option<&str>| {
+            let mut table = Table::default();
+            for (host, ifindex) in [(5, 2), (5, 2), (6, 2), (7, 3)] {
+                table.count(&Seen { ifindex, ..seen(Place::Plain, Verdict::ToLinux) }, &head(host));
+            }
+            let (application, path) = (application.map(Into::into), path.map(Into::into));
+            let Flows { flows, others, .. } = table.take(10, &Only { application, path }, &known);
+            assert_eq!(others, 0, "flows that are not wanted are no others");
+            let mut all: Vec<_> =
+                flows.into_iter().map(|f| (f.src, f.application, f.path)).collect();
+            all.sort();
+            all
+        };
+        let of = |host, application: Option<&str>, path: Option<&str>| {
+            let src = IpAddr::from([10, 1, 0, host]);
+            (src, application.map(str::to_owned), path.map(str::to_owned))
+        };
+        let (zoom, other) = (of(5, Some("zoom"), Some("fibre")), of(6, None, Some("fibre")));
+        assert_eq!(told(None, None), [zoom.clone(), other.clone(), of(7, None, None)]);
+        assert_eq!(told(Some("zoom"), None).as_slice(), std::slice::from_ref(&zoom));
+        assert_eq!(told(None, Some("fibre")), [zoom.clone(), other]);
+        assert_eq!(told(Some("zoom"), Some("fibre")), [zoom]);
+        assert!(told(Some("zoom"), Some("lte")).is_empty());
     }
 }

@@ -8,8 +8,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use report::{
-    App, Apps, Configuration, Connections, Device, DeviceTable, Limit, Policy, Port, Sa, State,
-    Stats, Status, Worker,
+    App, AppOnPath, Apps, Configuration, Connections, Device, DeviceTable, Limit, Policy, Port, Sa,
+    State, Stats, Status, Worker,
 };
 
 use super::{latency, limits, paths};
@@ -315,6 +315,19 @@ fn of_applications(to: &mut Families<'_>, seen: &Apps) {
         bytes,
         seen.applications.iter().map(|app| (of(app), app.bytes)),
     );
+    let on_paths = |count: fn(&AppOnPath) -> u64| {
+        let each = seen.applications.iter().flat_map(move |app| {
+            app.paths.iter().map(move |(path, on)| {
+                let labels = vec![("application", app.name.clone()), ("path", path.clone())];
+                (labels, count(on))
+            })
+        });
+        each.collect::<Vec<_>>()
+    };
+    let packets = "Packets of an application that took a path";
+    to.counters("application_path_packets", packets, on_paths(|on| on.packets));
+    let bytes = "Bytes of these packets";
+    to.counters("application_path_bytes", bytes, on_paths(|on| on.bytes));
     let lost = "Packets that came too fast to be looked at for their application";
     to.counters("application_copies_lost", lost, [(vec![], seen.lost)]);
 }

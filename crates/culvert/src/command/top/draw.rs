@@ -12,13 +12,14 @@ use report::{Left, Policy, Sa};
 
 use super::limits::{Shares, bar};
 use super::sample::{FLOW_BITS, Pair};
+use super::sdwan::on_path;
 use super::sheet::{Cell, Sheet};
 use super::state::{Page, State};
 
 /// Bits a second that ports received, one for each look.
 pub type History = VecDeque<u64>;
 
-const KEYS: &str = "1-5 page  Enter open  s sort  r turn  / filter  p hold  ? help  q end";
+const KEYS: &str = "1-7 page  Enter open  s sort  r turn  / filter  p hold  ? help  q end";
 /// Flows of an SA that are shown.
 const FLOWS: usize = 3;
 /// Style of values that may be out of date.
@@ -35,8 +36,8 @@ pub fn draw(
     old: Option<&str>,
 ) {
     let [head, graph, body, foot] = Layout::vertical([
-        Constraint::Length(2),
         Constraint::Length(3),
+        Constraint::Length(2),
         Constraint::Fill(1),
         Constraint::Length(1),
     ])
@@ -95,12 +96,12 @@ fn heading(pair: &Pair<'_>, state: &State, old: Option<&str>) -> Vec<Line<'stati
         Some(old) => Line::styled(format!("culvert {}  {old}", status.name), REVERSED),
         None => Line::from(first),
     };
-    let rates = Span::raw(format!(" in {}bit/s  out {}bit/s", rate(rx), rate(tx)));
+    let rates = format!(" in {}bit/s  out {}bit/s", rate(rx), rate(tx));
     let pages = Page::ALL.iter().enumerate().flat_map(|(n, page)| {
         let style = if *page == state.page { REVERSED } else { Style::new() };
         [Span::styled(format!(" {} {} ", n + 1, page.title()), style)]
     });
-    vec![first, pages.chain([rates]).collect()]
+    vec![first, pages.collect(), rates.into()]
 }
 
 fn overview(frame: &mut Frame<'_>, area: Rect, pair: &Pair<'_>) {
@@ -133,6 +134,11 @@ fn empty(pair: &Pair<'_>, sheet: &Sheet, filter: &str) -> String {
         }
         ("flows", None) => "no packet in the last interval".to_owned(),
         ("drops", _) => "nothing was dropped".to_owned(),
+        ("paths", _) => "no paths; [[path]] of the configuration names them".to_owned(),
+        ("applications", _) if !seen.apps.enabled => {
+            "applications are not told apart: enabled = true in [applications]".to_owned()
+        }
+        ("applications", _) => "no flow so far".to_owned(),
         (title, _) => format!("there are no {title}"),
     }
 }
@@ -147,7 +153,7 @@ fn legend() -> Vec<Line<'static>> {
     keys.chain([Line::styled("Columns:", BOLD)]).chain(columns).collect()
 }
 
-const COLUMNS: [(&str, &str); 8] = [
+const COLUMNS: [(&str, &str); 9] = [
     ("*", "the table is sorted by this one; the graph is what ports received"),
     ("DIR", "in: from the peer; out: to it; fwd: decrypted, for another host"),
     ("REFUSED", "packets/s that were late, came twice, or had a wrong ICV"),
@@ -155,6 +161,7 @@ const COLUMNS: [(&str, &str); 8] = [
     ("ENDS, HARD", "the same of the hard limit, at which the SA ends"),
     ("TO LINUX", "packets/s that XDP left to Linux"),
     ("HITS, MISSES", "packets/s of flows that are known, and that are not"),
+    ("FLOWS", "rules whose flows take the path, and its part of them"),
     ("HANDED ON", "packets/s that another worker's SA was needed for"),
 ];
 
@@ -244,7 +251,11 @@ fn opened(pair: &Pair<'_>, sheet: &Sheet, state: &State) -> Vec<Line<'static>> {
             lines.push(Line::styled("protected by", BOLD));
             lines.extend(templates.map(|template| Line::from(format!("  {template}"))));
         }
-        Page::Drops | Page::Flows | Page::Overview => {
+        Page::Paths => {
+            lines.push(Line::styled("applications on it", BOLD));
+            lines.extend(on_path(pair, first).into_iter().map(Line::from));
+        }
+        Page::Drops | Page::Flows | Page::Overview | Page::Apps => {
             lines.push(Line::from("culvert why ... tells what would be done with a packet"));
         }
     }
@@ -411,6 +422,7 @@ mod tests {
             reqid: Some(7),
             policy: Some(17),
             application: None,
+            path: None,
             packets: 500,
             bytes: 125_000,
             fate: "protected".into(),
@@ -499,7 +511,7 @@ mod tests {
     #[test]
     fn the_smallest_terminal_does_not_break_it() {
         for size in [(1, 1), (5, 3), (20, 4), (300, 80)] {
-            for page in ['1', '2', '3', '4', '5'] {
+            for page in ['1', '2', '3', '4', '5', '6', '7'] {
                 screen(size, &[KeyCode::Char(page), KeyCode::Enter]);
             }
         }

@@ -3,6 +3,7 @@
 //! | file | what it has |
 //! | --- | --- |
 //! | `sample` | two looks at the daemon, and the rates between them |
+//! | `sdwan` | paths, and the applications on them |
 //! | `limits` | how much of its limits an SA has used |
 //! | `sheet` | rows of cells, sorted and filtered |
 //! | `state` | what is looked at, and what keys do to it |
@@ -14,6 +15,7 @@ mod draw;
 mod limits;
 mod once;
 mod sample;
+mod sdwan;
 mod sheet;
 mod state;
 mod watch;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::limits::Shares;
 use super::sample::Pair;
+use super::sdwan::{apps, paths};
 use super::sheet::Sheet;
 use crate::table::table;
 
@@ -57,8 +58,17 @@ fn name(head: &str) -> String {
     head.trim_start_matches('>').to_lowercase().replace('/', " per ").replace(' ', "_")
 }
 
-fn sheets(pair: &Pair<'_>) -> [Sheet; 6] {
-    [pair.ports(), pair.devices(), pair.workers(), pair.sas(), pair.policies(), pair.drops()]
+fn sheets(pair: &Pair<'_>) -> [Sheet; 8] {
+    [
+        pair.ports(),
+        pair.devices(),
+        pair.workers(),
+        pair.sas(),
+        pair.policies(),
+        pair.drops(),
+        paths(pair),
+        apps(pair),
+    ]
 }
 
 #[cfg(test)]

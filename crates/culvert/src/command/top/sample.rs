@@ -43,7 +43,7 @@ impl<'l> Pair<'l> {
     }
 
     /// A state from the daemon, which may be out of date.
-    fn state(&self, state: &str) -> Cell {
+    pub(super) fn state(&self, state: &str) -> Cell {
         if self.is_old { Cell::text(&format!("was {state}")) } else { Cell::text(state) }
     }
 
@@ -57,13 +57,18 @@ impl<'l> Pair<'l> {
         self.flows.err()
     }
 
+    /// The earlier one.
+    pub(super) fn before(&self) -> &'l Seen {
+        &self.before.seen
+    }
+
     /// The later one.
     pub fn seen(&self) -> &'l Seen {
         &self.now.seen
     }
 
     /// How much a count has grown each second. One that is smaller than before began anew.
-    fn rate(&self, before: Option<u64>, now: u64) -> f64 {
+    pub(super) fn rate(&self, before: Option<u64>, now: u64) -> f64 {
         if self.is_old {
             return f64::NAN;
         }
@@ -240,13 +245,15 @@ impl<'l> Pair<'l> {
                 Cell::text(&flows::end(flow.dst, flow.protocol, flow.dst_port)),
                 Cell::text(&protocol::name(flow.protocol)),
                 Cell::text(flow.spi.as_deref().unwrap_or("-")),
+                Cell::text(flow.application.as_deref().unwrap_or("-")),
+                Cell::text(flow.path.as_deref().unwrap_or("-")),
                 Cell::packets(flow.packets as f64 / seconds),
                 Cell::bits(flow.bytes as f64 / seconds),
                 Cell::text(&flows::fate(flow)),
             ]
         });
-        let head = ["FROM", "TO", "PROTO", "SA", ">PPS", ">BIT/S", "FATE"];
-        Sheet { spare: &[2, 3], ..Sheet::new("flows", &head, rows) }
+        let head = ["FROM", "TO", "PROTO", "SA", "APP", "PATH", ">PPS", ">BIT/S", "FATE"];
+        Sheet { spare: &[2, 3, 6], ..Sheet::new("flows", &head, rows) }
     }
 
     /// Reasons for which packets of the flows that are looked at were dropped, with their rates.
@@ -277,12 +284,15 @@ impl<'l> Pair<'l> {
 }
 
 /// The column of flows that has their bits.
-pub const FLOW_BITS: usize = 5;
+pub const FLOW_BITS: usize = 7;
 
 /// The column of SAs that tells when they end.
 pub const SA_ENDS: usize = 12;
 
-fn index<T, K: std::hash::Hash + Eq>(all: &[T], key: impl Fn(&T) -> K) -> HashMap<K, &T> {
+pub(super) fn index<T, K: std::hash::Hash + Eq>(
+    all: &[T],
+    key: impl Fn(&T) -> K,
+) -> HashMap<K, &T> {
     all.iter().map(|one| (key(one), one)).collect()
 }
 
@@ -345,6 +355,7 @@ pub mod tests {
                     devices: vec![device],
                     limits: Vec::new(),
                     paths: report::MeasuredPaths::default(),
+                    steers: Vec::new(),
                     sas: Some(vec![sa]),
                     policies: Some(vec![policy]),
                 },

@@ -52,6 +52,11 @@ impl Cell {
         Cell { text: percent(share), value: Some(share), ..Cell::text("") }
     }
 
+    /// A number with its text.
+    pub fn number(text: String, value: f64) -> Cell {
+        Cell { text, value: Some(value), ..Cell::text("") }
+    }
+
     fn compare(&self, other: &Cell) -> Ordering {
         match (self.value, other.value) {
             (Some(a), Some(b)) if self.is_least_first => a.total_cmp(&b),

@@ -4,6 +4,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use report::PacketFilter;
 
 use super::sample::{FLOW_BITS, Pair, SA_ENDS};
+use super::sdwan::{APP_BITS, apps, paths};
 use super::sheet::Sheet;
 use crate::cli::number;
 
@@ -20,12 +21,23 @@ pub enum Page {
     Drops,
     /// Page of flows.
     Flows,
+    /// Page of measured paths.
+    Paths,
+    /// Page of applications.
+    Apps,
 }
 
 impl Page {
     /// All, in the order of their keys.
-    pub const ALL: [Page; 5] =
-        [Page::Overview, Page::Sas, Page::Policies, Page::Drops, Page::Flows];
+    pub const ALL: [Page; 7] = [
+        Page::Overview,
+        Page::Sas,
+        Page::Policies,
+        Page::Drops,
+        Page::Flows,
+        Page::Paths,
+        Page::Apps,
+    ];
 
     /// Title of the page.
     pub const fn title(self) -> &'static str {
@@ -35,6 +47,8 @@ impl Page {
             Page::Policies => "policies",
             Page::Drops => "drops",
             Page::Flows => "flows",
+            Page::Paths => "paths",
+            Page::Apps => "apps",
         }
     }
 
@@ -46,6 +60,8 @@ impl Page {
             Page::Policies => Some(pair.policies()),
             Page::Drops => Some(pair.drops()),
             Page::Flows => Some(pair.flows()),
+            Page::Paths => Some(paths(pair)),
+            Page::Apps => Some(apps(pair)),
         }
     }
 }
@@ -85,11 +101,12 @@ impl State {
     fn of(page: Page) -> State {
         // What ends or is busy first.
         let column = match page {
-            Page::Overview => 0,
+            Page::Overview | Page::Paths => 0,
             Page::Sas => SA_ENDS,
             Page::Policies => 6,
             Page::Drops => 1,
             Page::Flows => FLOW_BITS,
+            Page::Apps => APP_BITS,
         };
         State {
             page,
@@ -118,7 +135,7 @@ impl State {
             KeyCode::Char('q') => self.is_over = true,
             KeyCode::Char('?') => self.is_help = !self.is_help,
             KeyCode::Esc | KeyCode::Enter if self.is_help => self.is_help = false,
-            KeyCode::Char(digit @ '1'..='5') => {
+            KeyCode::Char(digit @ '1'..='7') => {
                 let page = Page::ALL.get(digit as usize - '1' as usize);
                 self.turn_to(page.copied().unwrap_or(Page::Overview));
             }
@@ -208,8 +225,9 @@ mod tests {
     #[test]
     fn keys_turn_pages() {
         assert_eq!(pressed("\t").page, Page::Sas);
-        assert_eq!(pressed("\t\t\t\t\t").page, Page::Overview);
+        assert_eq!(pressed("\t\t\t\t\t\t\t").page, Page::Overview);
         assert_eq!(pressed("5").page, Page::Flows);
+        assert_eq!((pressed("6").page, pressed("7").page), (Page::Paths, Page::Apps));
         assert_eq!(pressed("3").page, Page::Policies);
         assert_eq!(pressed("2vv\n3").line, 0, "another page begins at its top");
         assert!(pressed("p2").is_held, "and is held as the one before");

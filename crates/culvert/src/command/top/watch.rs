@@ -33,6 +33,8 @@ impl Watch {
                     filter: filter.clone(),
                     interval_ms: interval.as_millis() as u64,
                     most: MOST,
+                    application: None,
+                    path: None,
                 };
                 match Feed::begin(name, request, interval) {
                     Ok(feed) => self.feed = Some((filter, feed)),
