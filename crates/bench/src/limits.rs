@@ -2,7 +2,7 @@
 //!
 //! | way | what a packet does |
 //! | --- | --- |
-//! | `leased` | takes from what its worker has leased: [`limit::Path`], as the data path |
+//! | `leased` | takes from what its worker has leased: [`limit::LimitPath`], as the data path |
 //! | `atomic-queues` | goes to the queue of its limiter ([`dispatch::atomic`]); the holder of that queue has the buckets alone |
 //! | `shared-atomic` | takes from the pool, by a compare-and-swap |
 //! | `mutex` | locks the buckets |
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use dispatch::atomic;
-use limit::{Colour, Lanes, Limiter, Meter, Path, Pool, Settings};
+use limit::{Colour, Lanes, LimitPath, Limiter, Meter, Pool, Settings};
 use serde::Serialize;
 
 use crate::cycles;
@@ -199,7 +199,7 @@ impl Case {
                     .map(|_| Limiter::among(&mut lanes, "l", settings, None, (self.cores, 0)))
                     .collect();
                 self.time(|worker| {
-                    let paths = all.iter().map(|limiter| Path::new(limiter, worker)).collect();
+                    let paths = all.iter().map(|limiter| LimitPath::new(limiter, worker)).collect();
                     Leased { paths, len }
                 })
             }
@@ -309,7 +309,7 @@ fn spread(mut limiters: Vec<u32>) -> Vec<u32> {
 }
 
 struct Leased {
-    paths: Vec<Path>,
+    paths: Vec<LimitPath>,
     len: usize,
 }
 
@@ -320,7 +320,7 @@ impl Side for Leased {
         if paths.len() > NEAR {
             let all = || limiters.iter().filter_map(|at| paths.get(*at as usize));
             all().for_each(mem::prefetch);
-            all().filter_map(Path::lane).for_each(mem::prefetch);
+            all().filter_map(LimitPath::lane).for_each(mem::prefetch);
         }
         let passed = limiters.iter().filter(|at| {
             paths.get(**at as usize).is_some_and(|path| path.pass(None, (*len, 0), now_ns).is_ok())

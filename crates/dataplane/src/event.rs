@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use forward::Path;
+use forward::MtuPath;
 pub use iptfs::congestion::Cause;
 pub use paths::State as PathState;
 use policy::SaId;
@@ -56,7 +56,7 @@ pub enum Event {
     /// A router reported that a packet with segments was too big, and quoted one that a headend may have made.
     SegmentsTooBig {
         /// The path through these segments, or to the last of them without its list.
-        path: Path,
+        path: MtuPath,
         /// MTU that the router reports, in bytes; at least 1280.
         mtu: u32,
     },

@@ -90,7 +90,7 @@ pub use fib::{Fib, SourceCheck};
 pub use hold::{Held, HoldLimits, HoldQueue, Refused};
 pub use icmp_error::{IcmpCause, Reporter, Silence};
 pub use neighbours::{NeighbourEntry, NeighbourState, Neighbours, Resolution};
-pub use path_mtu::{Path, PathMtus};
+pub use path_mtu::{MtuPath, PathMtus};
 pub use reassembly::{FragmentKey, Piece, Reassembler, ReassemblyLimits};
 pub use route::{Hop, RouteEntry, RouteKind, RuleAction, RuleEntry, Subnet, table};
 pub use route_result::RouteResult;

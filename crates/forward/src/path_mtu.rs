@@ -38,7 +38,7 @@ impl Stops {
 
 /// Path that has an MTU of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Path {
+pub enum MtuPath {
     /// The path to a destination.
     To(IpAddr),
     /// The path through segments, for packets with all of their headers.
@@ -48,18 +48,18 @@ pub enum Path {
     Bare(Ipv6Addr),
 }
 
-impl From<IpAddr> for Path {
-    fn from(dst: IpAddr) -> Path {
-        Path::To(dst)
+impl From<IpAddr> for MtuPath {
+    fn from(dst: IpAddr) -> MtuPath {
+        MtuPath::To(dst)
     }
 }
 
-impl Path {
+impl MtuPath {
     /// The least MTU that is learnt of it, in bytes.
     const fn least(&self) -> u32 {
         match self {
-            Path::To(IpAddr::V4(_)) => LEAST_V4,
-            Path::To(IpAddr::V6(_)) | Path::Through(_) | Path::Bare(_) => LEAST_V6,
+            MtuPath::To(IpAddr::V4(_)) => LEAST_V4,
+            MtuPath::To(IpAddr::V6(_)) | MtuPath::Through(_) | MtuPath::Bare(_) => LEAST_V6,
         }
     }
 }
@@ -67,8 +67,8 @@ impl Path {
 /// Path MTUs that are known, for those who look them up: immutable, shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathMtus {
-    known: HashMap<Path, u32, ahash::RandomState>,
-    /// The entries of [`Path::Bare`] once more, to be searched in order.
+    known: HashMap<MtuPath, u32, ahash::RandomState>,
+    /// The entries of [`MtuPath::Bare`] once more, to be searched in order.
     bare: Box<[(Ipv6Addr, u32)]>,
 }
 
@@ -96,14 +96,14 @@ impl PathMtus {
         if self.known.is_empty() {
             return link;
         }
-        let whole = Stops::new(stops).and_then(|stops| self.learnt(Path::Through(stops)));
+        let whole = Stops::new(stops).and_then(|stops| self.learnt(MtuPath::Through(stops)));
         let ends = self.bare.iter().filter(|(dst, _)| ends_at(*dst));
         let without = ends.map(|(_, mtu)| *mtu as usize + list_len).min();
         whole.map(|mtu| mtu as usize).into_iter().chain(without).fold(link, usize::min)
     }
 
     /// The MTU that was reported of a path, in bytes.
-    pub fn learnt(&self, path: impl Into<Path>) -> Option<u32> {
+    pub fn learnt(&self, path: impl Into<MtuPath>) -> Option<u32> {
         self.known.get(&path.into()).copied()
     }
 }
@@ -112,7 +112,7 @@ impl PathMtus {
 #[derive(Clone, Debug)]
 pub struct PathMtuTable {
     lifetime_ns: u64,
-    learnt: HashMap<Path, Learnt, ahash::RandomState>,
+    learnt: HashMap<MtuPath, Learnt, ahash::RandomState>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +134,7 @@ impl PathMtuTable {
     ///
     /// It is at least [`LEAST_V4`] or [`LEAST_V6`]. What is not below the known MTU changes nothing, but
     /// the same again makes it last longer.
-    pub fn report(&mut self, path: impl Into<Path>, mtu: u32, now_ns: u64) -> bool {
+    pub fn report(&mut self, path: impl Into<MtuPath>, mtu: u32, now_ns: u64) -> bool {
         let path = path.into();
         let mtu = mtu.max(path.least());
         let until_ns = now_ns.saturating_add(self.lifetime_ns);
@@ -166,8 +166,8 @@ impl PathMtuTable {
     pub fn path_mtus(&self) -> PathMtus {
         let known = self.learnt.iter().map(|(path, learnt)| (*path, learnt.mtu));
         let bare = known.clone().filter_map(|(path, mtu)| match path {
-            Path::Bare(dst) => Some((dst, mtu)),
-            Path::To(_) | Path::Through(_) => None,
+            MtuPath::Bare(dst) => Some((dst, mtu)),
+            MtuPath::To(_) | MtuPath::Through(_) => None,
         });
         PathMtus { bare: bare.collect(), known: known.collect() }
     }
@@ -248,13 +248,13 @@ mod tests {
         let of = |table: &PathMtuTable, stops: &[Ipv6Addr]| {
             table.path_mtus().through(stops, 40, |dst| Some(&dst) == stops.last(), 1500)
         };
-        let through = |stops: &[Ipv6Addr]| Path::Through(Stops::new(stops).expect("few"));
+        let through = |stops: &[Ipv6Addr]| MtuPath::Through(Stops::new(stops).expect("few"));
         table.report(IpAddr::V6(a(3)), 1281, 0);
         assert_eq!(of(&table, &one), 1500, "the path to an address is another one");
         table.report(through(&one), 1400, 0);
         assert_eq!((of(&table, &one), of(&table, &two)), (1400, 1500));
         // Without the list they are shorter there.
-        table.report(Path::Bare(a(3)), 1440, 0);
+        table.report(MtuPath::Bare(a(3)), 1440, 0);
         assert_eq!((of(&table, &one), of(&table, &two)), (1400, 1480));
         assert_eq!(of(&table, &[a(4)]), 1500);
         table.report(through(&one), 600, 0);

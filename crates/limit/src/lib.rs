@@ -9,7 +9,7 @@
 //! | [`Limiter`] | a limiter that workers share: pools, and a lane of leased tokens for each worker |
 //! | [`Lanes`] | where lanes lie: a worker's beside each other, one cache line a limiter |
 //! | [`Place`], [`Visit`] | which worker has a limiter, where one has it at a time |
-//! | [`Path`] | the limiters that a packet passes, from its own to the outermost |
+//! | [`LimitPath`] | the limiters that a packet passes, from its own to the outermost |
 //! | [`Queue`], [`Store`] | what waits for tokens, by classes, and the memory of all that does |
 //! | [`Meters`] | meters of flows or tunnels, as many as there is room for, found by a key |
 //!
@@ -35,8 +35,8 @@
 //! That is [`Sharing::Leases`]. With [`Sharing::Atomic`] a hierarchy has one [home](Place) at a time, the only worker that
 //! touches its buckets: there is one lane and nothing is leased. Other workers' packets go there and back.
 //!
-//! A packet passes a [`Path`] only if each limiter lets it, and takes tokens from none if one does not. Where its own limiter
-//! [has packets wait](Settings::queue), the caller keeps it in a [`Queue`] until [`Path::pass_or_wait`] lets it.
+//! A packet passes a [`LimitPath`] only if each limiter lets it, and takes tokens from none if one does not. Where its own limiter
+//! [has packets wait](Settings::queue), the caller keeps it in a [`Queue`] until [`LimitPath::pass_or_wait`] lets it.
 #![forbid(unsafe_code)]
 
 mod class;
@@ -64,7 +64,7 @@ pub use lanes::Lanes;
 pub use leased::{Level, Limiter};
 pub use meter::Meter;
 pub use meters::Meters;
-pub use path::{Passed, Path, Place, Refused, Stop, Visit};
+pub use path::{LimitPath, Passed, Place, Refused, Stop, Visit};
 pub use pool::Pool;
 pub use queue::{Bounds, Queue, Store, Waiting};
 pub use settings::{

@@ -16,7 +16,7 @@ use crate::{Colour, Level, Limiter, Meter, PARTS, Treatment, Unit};
 /// A worker's way through a hierarchy. Most packets read this and their limiter's lane, and nothing else: half a cache line
 /// and one.
 #[derive(Clone, Debug)]
-pub struct Path {
+pub struct LimitPath {
     /// The lane of the packet's own limiter, and those beside it.
     lanes: Arc<[Lane]>,
     at: u32,
@@ -50,7 +50,7 @@ struct Rest {
     home: Option<(Arc<Home>, usize)>,
 }
 
-const _: () = assert!(size_of::<Path>() == 32);
+const _: () = assert!(size_of::<LimitPath>() == 32);
 
 /// A packet that passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,9 +113,9 @@ impl Visit {
     }
 }
 
-impl Path {
+impl LimitPath {
     /// Of the packets of a limiter at a worker.
-    pub fn new(limiter: &Limiter, worker: usize) -> Path {
+    pub fn new(limiter: &Limiter, worker: usize) -> LimitPath {
         let mut levels: ArrayVec<Level, MAX_LEVELS> = ArrayVec::new();
         let mut next = Some(limiter);
         while let Some(limiter) = next {
@@ -136,14 +136,20 @@ impl Path {
         let (lanes, at) = limiter.level(worker).into_lane().into_parts();
         let home = limiter.home_word().map(|home| (Arc::clone(home), worker));
         let rest = Arc::new(Rest { levels, is_each, queue, home });
-        Path { lanes, at, overhead: settings.overhead, kind, rest }
+        LimitPath { lanes, at, overhead: settings.overhead, kind, rest }
     }
 
     /// Of packets that are under no limit: they pass.
-    pub fn free() -> Path {
+    pub fn free() -> LimitPath {
         let (levels, is_each) = (ArrayVec::new(), false);
         let rest = Rest { levels, is_each, queue: None, home: None };
-        Path { lanes: Arc::new([]), at: 0, overhead: 0, kind: Kind::Levels, rest: Arc::new(rest) }
+        LimitPath {
+            lanes: Arc::new([]),
+            at: 0,
+            overhead: 0,
+            kind: Kind::Levels,
+            rest: Arc::new(rest),
+        }
     }
 
     /// The packet's own limiter.
@@ -172,8 +178,8 @@ impl Path {
         self.rest.is_each
     }
 
-    /// True if the caller has to do more than ask: see [`Path::is_each`], [`Path::queue`] and
-    /// [`Path::come`].
+    /// True if the caller has to do more than ask: see [`LimitPath::is_each`], [`LimitPath::queue`] and
+    /// [`LimitPath::come`].
     #[inline(always)]
     pub fn is_special(&self) -> bool {
         self.kind == Kind::Special
@@ -184,7 +190,7 @@ impl Path {
         self.rest.queue.as_ref()
     }
 
-    /// As [`Path::pass`], of packets that wait where their own limiter has no tokens for them yet: it counts none as red.
+    /// As [`LimitPath::pass`], of packets that wait where their own limiter has no tokens for them yet: it counts none as red.
     ///
     /// # Errors
     /// It has to wait, or a limiter above drops it.
@@ -206,7 +212,7 @@ impl Path {
     }
 
     /// Has a packet of so many bytes pass; it came with a DSCP. `own` is the first level's meter, where
-    /// [`Path::is_each`].
+    /// [`LimitPath::is_each`].
     ///
     /// # Errors
     /// Which limiter drops it. No limiter has given it tokens then.
@@ -254,7 +260,7 @@ impl Rest {
         self.levels.first()
     }
 
-    /// [`Path::pass`] in two steps: all limiters are asked, then all give.
+    /// [`LimitPath::pass`] in two steps: all limiters are asked, then all give.
     #[inline(never)]
     fn pass_all(
         &self,

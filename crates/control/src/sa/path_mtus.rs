@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use config::PathMtuConfig;
-use forward::Path;
+use forward::MtuPath;
 use forward::path_mtu::PathMtuTable;
 use policy::SaId;
 use report::Occurrence;
@@ -29,18 +29,24 @@ impl Sas {
     pub(crate) fn learn_segments_mtu(
         &mut self,
         now: Now,
-        path: Path,
+        path: MtuPath,
         mtu: u32,
     ) -> Option<Occurrence> {
         let dst = match &path {
-            Path::To(dst) => *dst,
-            Path::Bare(dst) => IpAddr::V6(*dst),
-            Path::Through(stops) => IpAddr::V6(*stops.as_slice().last()?),
+            MtuPath::To(dst) => *dst,
+            MtuPath::Bare(dst) => IpAddr::V6(*dst),
+            MtuPath::Through(stops) => IpAddr::V6(*stops.as_slice().last()?),
         };
         self.note_path_mtu(now, path, dst, mtu)
     }
 
-    fn note_path_mtu(&mut self, now: Now, path: Path, dst: IpAddr, mtu: u32) -> Option<Occurrence> {
+    fn note_path_mtu(
+        &mut self,
+        now: Now,
+        path: MtuPath,
+        dst: IpAddr,
+        mtu: u32,
+    ) -> Option<Occurrence> {
         self.path_mtus.report(path, mtu, now.at_ns).then_some(Occurrence::PathMtu { dst, mtu })
     }
 

@@ -1,7 +1,7 @@
 //! How packets go on, before that is a plan: what is decided about one packet.
 
 use conntrack::{Found, Rewrite};
-use limit::Path;
+use limit::LimitPath;
 use policy::SaBundle;
 
 use crate::model::{Action, Adjacency, NextHop};
@@ -79,7 +79,7 @@ pub(crate) struct Translation {
 #[derive(Clone)]
 pub(crate) struct RateLimit {
     /// The worker's way through it, and those above it.
-    pub(crate) path: Path,
+    pub(crate) path: LimitPath,
     /// Key of the packet's buckets among those of the limiter.
     pub(crate) key: u64,
     /// The DSCP of packets for which it was found, where others of their flow may be under another.

@@ -14,6 +14,13 @@ impl Out {
         self.send_parcel(to, Parcel { handed, judging: Some(judging) });
     }
 
+    /// Hands a packet that has its tokens to another worker, as its SA has moved there meanwhile.
+    #[cold]
+    pub(crate) fn hand_judged(&mut self, to: usize, mut handed: Handed, judging: Judging) {
+        handed.become_of_other();
+        self.send_parcel(to, Parcel { handed, judging: Some(judging) });
+    }
+
     /// Hands something to another worker; it is dropped if the queue there is full.
     pub(crate) fn send_parcel(&mut self, to: usize, parcel: Parcel) {
         if let Some(taps) = &mut self.taps {

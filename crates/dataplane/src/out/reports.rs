@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use forward::Path;
+use forward::MtuPath;
 use policy::{SaId, Volume, WorkerIndex};
 use wire::Headers;
 
@@ -114,7 +114,7 @@ impl Reports {
 
     /// Reports the MTU of a path through segments, as a router says it.
     #[cold]
-    pub(crate) fn segments_too_big(&mut self, path: Path, mtu: u32, now_ns: u64) {
+    pub(crate) fn segments_too_big(&mut self, path: MtuPath, mtu: u32, now_ns: u64) {
         if self.shared.too_big.allow(now_ns) {
             self.offer(Event::SegmentsTooBig { path, mtu });
         }

@@ -1,7 +1,7 @@
 //! The rate limit that a packet is under, once it is known what is done to it.
 
 use esp::Sa;
-use limit::Path;
+use limit::LimitPath;
 use policy::SaEntry;
 
 use super::outbound_policy::is_own_ike;
@@ -107,10 +107,10 @@ pub(super) fn rate_limit<N: Notes>(
     let rules = &question.view.topology.rate_rules;
     let dscp = rules.has_dscps().then_some(question.h.traffic_class >> 2);
     let Some(rule) = rules.find(&packet) else {
-        return dscp.map(|_| RateLimit { path: Path::free(), key: 0, dscp });
+        return dscp.map(|_| RateLimit { path: LimitPath::free(), key: 0, dscp });
     };
     let (path, key) =
-        (Path::new(&rule.limiter, question.view.worker.get()), rule.each.key(&packet));
+        (LimitPath::new(&rule.limiter, question.view.worker.get()), rule.each.key(&packet));
     question.tell(|| Step::RateLimit(rule.limiter.name().into()));
     Some(RateLimit { path, key, dscp })
 }

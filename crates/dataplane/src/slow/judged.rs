@@ -21,7 +21,7 @@ use crate::burst::Path;
 use crate::burst::classify::meta_of_packet;
 use crate::features::limit::Grant;
 use crate::model::{Arrived, Handed, Judging, Meta, Parcel};
-use crate::out::{AnyOut, Out};
+use crate::out::AnyOut;
 
 /// Takes packets out that are judged here, or were where they have been, and moves them on; what is left is in its order.
 pub(super) fn take_judged(
@@ -70,14 +70,5 @@ fn tap_refused(path: &mut Path, handed: &Handed) {
         meta.enter(ingress.of_other(), *has_flow);
         outers.iter().for_each(|outers| meta.set_outers(outers.clone()));
         path.tap_handed(packet, &meta, held.as_deref());
-    }
-}
-
-impl Out {
-    /// Hands a packet that has its tokens to another worker, as its SA has moved there meanwhile.
-    #[cold]
-    pub(crate) fn hand_judged(&mut self, to: usize, mut handed: Handed, judging: Judging) {
-        handed.become_of_other();
-        self.send_parcel(to, Parcel { handed, judging: Some(judging) });
     }
 }

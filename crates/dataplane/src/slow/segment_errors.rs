@@ -9,7 +9,7 @@
 //! that came, so not whose its source address is where VRFs have the same ones. Linux gets all of them as they came.
 
 use arrayvec::ArrayVec;
-use forward::Path;
+use forward::MtuPath;
 use forward::path_mtu::Stops;
 use srv6::Quoted;
 use wire::icmpv6::{Icmpv6Header, kind};
@@ -59,16 +59,16 @@ pub(super) fn hear_of_segments(
         return;
     }
     work.srv6_path_mtu_reports.add(1);
-    let mut paths: ArrayVec<Path, PATHS> = ArrayVec::new();
+    let mut paths: ArrayVec<MtuPath, PATHS> = ArrayVec::new();
     if quoted.has_list() {
         for path in makers.filter_map(|headend| Stops::new(headend.segments())) {
-            let path = Path::Through(path);
+            let path = MtuPath::Through(path);
             if !paths.contains(&path) && paths.try_push(path).is_err() {
                 break;
             }
         }
     } else {
-        paths.push(Path::Bare(quoted.dst()));
+        paths.push(MtuPath::Bare(quoted.dst()));
     }
     for path in paths {
         out.reports.segments_too_big(path, mtu, view.now.ns);

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use dataplane::{Each, RateRule, RateRules, TrafficDirection, TrafficMatch};
-use limit::{Limiter, Path, Place, Settings, Sharing};
+use limit::{LimitPath, Limiter, Place, Settings, Sharing};
 use outcome::DropReason;
 
 use crate::packets::Ip;
@@ -42,7 +42,7 @@ pub fn gateway(workers: usize) -> Gateway {
 
 /// Has a worker hold a limiter's home until the end of this, as one does whose round is not over.
 pub fn hold(limiter: &Limiter, worker: usize) -> Option<Place> {
-    let place = Path::new(limiter, worker).come();
+    let place = LimitPath::new(limiter, worker).come();
     assert!(matches!(place, Some(Place::Held(_))), "{place:?}");
     place
 }
@@ -195,7 +195,7 @@ fn flows_keep_their_order_when_the_home_moves() {
         }
         match round % 5 {
             1 => held = None,
-            3 => held = Some(Path::new(&all, 2).come()),
+            3 => held = Some(LimitPath::new(&all, 2).come()),
             _ => {}
         }
     }
@@ -251,7 +251,7 @@ fn a_verdict_goes_to_another_home_of_the_sa() {
     assert_eq!((g.wan_out().len(), all.counts().packets), (20, [20, 0, 10]));
     assert_eq!((counted(&g, 11), g.drops()), (30, vec![(DropReason::RateLimit, 10)]));
     drop(held);
-    assert!(matches!(Path::new(&all, 1).come(), Some(Place::Held(_))), "nothing is under way");
+    assert!(matches!(LimitPath::new(&all, 1).come(), Some(Place::Held(_))), "nothing is under way");
 }
 
 /// A home that does not come to take anything over: what finds no room is dropped, and nothing holds the home for it.
@@ -275,7 +275,7 @@ fn what_finds_no_room_is_dropped_and_said() {
     assert_eq!(g.wan_out().len() as u64, 2500 - full);
     assert_eq!(g.drops(), [(DropReason::HandOverFull, full)]);
     drop(held);
-    assert!(matches!(Path::new(&all, 0).come(), Some(Place::Held(_))), "nothing is under way");
+    assert!(matches!(LimitPath::new(&all, 0).come(), Some(Place::Held(_))), "nothing is under way");
 }
 
 /// Another set of workers, while packets are on their way between those that there are; how many leave.

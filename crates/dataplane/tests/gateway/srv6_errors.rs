@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ::srv6::{Behaviour, Done, Flavours, Mode, Sid};
 use dataplane::Event;
 use forward::path_mtu::{PathMtuTable, Stops};
-use forward::{IcmpCause, Path, Reporter, icmp_error};
+use forward::{IcmpCause, MtuPath, Reporter, icmp_error};
 use outcome::DropReason;
 use policy::{Direction, Prefix, Selector};
 use wire::parse_ip;
@@ -19,12 +19,12 @@ use crate::support::{Gateway, Pair, Side, Spec, ip, policy, template};
 /// Bytes that A's route to 10.78.0.0/16 puts on packets: a header of 40, and a list of two segments.
 const OVERHEAD: usize = 80;
 
-fn through(numbers: &[&str]) -> Path {
+fn through(numbers: &[&str]) -> MtuPath {
     let segments: Vec<Ipv6Addr> = numbers.iter().map(|n| sid(Side::B, n)).collect();
-    Path::Through(Stops::new(&segments).expect("few"))
+    MtuPath::Through(Stops::new(&segments).expect("few"))
 }
 
-fn reports(gateway: &mut Gateway) -> Vec<(Path, u32)> {
+fn reports(gateway: &mut Gateway) -> Vec<(MtuPath, u32)> {
     let report = |event| match event {
         Event::SegmentsTooBig { path, mtu } => Some((path, mtu)),
         _ => None,
@@ -33,7 +33,7 @@ fn reports(gateway: &mut Gateway) -> Vec<(Path, u32)> {
 }
 
 /// As the control thread does.
-fn learn(gateway: &Gateway, path: Path, mtu: u32) {
+fn learn(gateway: &Gateway, path: MtuPath, mtu: u32) {
     let mut table = PathMtuTable::new(1);
     table.report(path, mtu, 0);
     gateway.tables.path_mtus.store(Arc::new(table.path_mtus()));
@@ -110,7 +110,7 @@ fn a_packet_without_its_list_is_known_by_the_last_segment() {
     let mut a = gateway(Side::A);
     let two = sent(&mut a, &to_b(false).sized(1400, 1));
     let one = sent(&mut a, &to_b(true).sized(1400, 1));
-    let bare = Path::Bare(sid(Side::B, "46"));
+    let bare = MtuPath::Bare(sid(Side::B, "46"));
     for quoted in [at_segment(two, true), one] {
         a.put_wan(&too_big(&quoted, 1340));
         a.run();
@@ -126,7 +126,7 @@ fn a_packet_without_its_list_is_known_by_the_last_segment() {
 #[test]
 fn ipv6_of_1280_bytes_goes_on() {
     let mut a = gateway(Side::A);
-    learn(&a, Path::Bare(sid(Side::B, "46")), 1280);
+    learn(&a, MtuPath::Bare(sid(Side::B, "46")), 1280);
     assert_fits(&mut a, true, 1280);
     assert_fits(&mut a, false, 1280 + 40 - OVERHEAD);
 }

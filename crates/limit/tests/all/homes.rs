@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use limit::{Limiter, Path, Place, Settings, Sharing};
+use limit::{LimitPath, Limiter, Place, Settings, Sharing};
 
 fn atomic(rate: u64, burst: u64) -> Settings {
     Settings { sharing: Sharing::Atomic, ..Settings::single(rate, burst) }
@@ -12,7 +12,7 @@ fn atomic(rate: u64, burst: u64) -> Settings {
 
 /// Packets of 100 bytes that pass, of so many that a worker has.
 fn passed(limiter: &Limiter, worker: usize, packets: usize, now_ns: u64) -> usize {
-    let path = Path::new(limiter, worker);
+    let path = LimitPath::new(limiter, worker);
     let one = || match path.come() {
         None | Some(Place::Here) => path.pass(None, (100, 0), now_ns).is_ok(),
         Some(Place::Held(hold)) => {
@@ -37,7 +37,7 @@ fn one_thread_at_a_time_has_the_buckets() {
         for worker in 0..4 {
             let (leaves, sum) = (&leaves, &sum);
             scope.spawn(move || {
-                let paths = leaves.each_ref().map(|leaf| Path::new(leaf, worker));
+                let paths = leaves.each_ref().map(|leaf| LimitPath::new(leaf, worker));
                 for n in 0..20_000_usize {
                     let path = &paths[n % 2];
                     match path.come().unwrap() {
@@ -89,19 +89,19 @@ fn the_other_way_to_share_keeps_tokens_and_counters() {
 fn a_home_outlives_other_rates_and_other_workers() {
     let before = Arc::new(Limiter::new("root", atomic(8, 10_000), None, (4, 0)));
     let leaf = Limiter::new("leaf", atomic(8, 10_000), Some(before.clone()), (4, 0));
-    let path = Path::new(&leaf, 3);
+    let path = LimitPath::new(&leaf, 3);
     let Some(Place::Held(_hold)) = path.come() else { panic!("nobody has it") };
     let after = Arc::new(before.changed(atomic(16, 20_000), None, (4, 0)));
     let below = leaf.changed(atomic(8, 10_000), Some(after.clone()), (4, 0));
     assert!(below.shares_state(&leaf) && !below.is_same(&leaf));
-    assert!(matches!(Path::new(&below, 1).come(), Some(Place::There(3, _))));
+    assert!(matches!(LimitPath::new(&below, 1).come(), Some(Place::There(3, _))));
     // Workers come and go, and the buckets are as they were.
     assert!(after.changed(atomic(16, 20_000), None, (2, 0)).shares_state(&after));
     // Under another hierarchy it has another home, and its own lane there.
     let other = Arc::new(Limiter::new("other", atomic(8, 10_000), None, (4, 0)));
     let moved = leaf.changed(atomic(8, 10_000), Some(other), (4, 0));
     assert!(!moved.shares_state(&leaf));
-    assert!(matches!(Path::new(&moved, 1).come(), Some(Place::Held(_))));
+    assert!(matches!(LimitPath::new(&moved, 1).come(), Some(Place::Held(_))));
     let alone = leaf.changed(atomic(8, 10_000), None, (4, 0));
     assert!(!alone.shares_state(&leaf) && alone.home().is_none());
 }
@@ -111,7 +111,7 @@ fn limiter(parent: Option<&Arc<Limiter>>) -> Arc<Limiter> {
 }
 
 fn come(limiter: &Limiter, worker: usize) -> Place {
-    Path::new(limiter, worker).come().unwrap()
+    LimitPath::new(limiter, worker).come().unwrap()
 }
 
 #[test]
@@ -141,5 +141,5 @@ fn a_hierarchy_has_one_home() {
     assert_eq!((root.home(), two.home()), (Some(1), Some(1)));
     assert!(matches!(come(&two, 0), Place::There(1, _)));
     let leased = Limiter::new("m", Settings::single(8, 1500), None, (3, 0));
-    assert!(Path::new(&leased, 0).come().is_none());
+    assert!(LimitPath::new(&leased, 0).come().is_none());
 }

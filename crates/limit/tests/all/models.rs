@@ -5,15 +5,18 @@
 //! `make models`, or `RUSTFLAGS='--cfg loom' LOOM_MAX_PREEMPTIONS=3 cargo test --release -p culvert-limit
 //! --target-dir target/loom --test all`
 
-use limit::{Algorithm, Fill, Limiter, Path, Place, Settings, Sharing};
+use limit::{Algorithm, Fill, LimitPath, Limiter, Place, Settings, Sharing};
 use loom::thread;
 
 /// Has two workers do something each; returns what they say.
-fn both<T: 'static>(limiters: [&Limiter; 2], work: [fn(&Limiter, Path, usize) -> T; 2]) -> [T; 2] {
+fn both<T: 'static>(
+    limiters: [&Limiter; 2],
+    work: [fn(&Limiter, LimitPath, usize) -> T; 2],
+) -> [T; 2] {
     let threads = [0, 1].map(|worker| {
         let (limiter, work) = (limiters[worker].clone(), work[worker]);
         thread::spawn(move || {
-            let path = Path::new(&limiter, worker);
+            let path = LimitPath::new(&limiter, worker);
             work(&limiter, path, worker)
         })
     });
@@ -21,7 +24,7 @@ fn both<T: 'static>(limiters: [&Limiter; 2], work: [fn(&Limiter, Path, usize) ->
 }
 
 /// Packets of so many bytes that pass.
-fn passed(path: &Path, packets: usize, len: usize) -> u64 {
+fn passed(path: &LimitPath, packets: usize, len: usize) -> u64 {
     (0..packets).filter(|_| path.pass(None, (len, 0), 0).is_ok()).count() as u64
 }
 
@@ -61,7 +64,7 @@ fn of_two_packets_the_tokens_of_one_let_one_pass() {
         let settings = Settings::single(8_000_000_000, 1500);
         let limiter = Limiter::new("l", settings, None, (2, 0));
         assert_eq!(limiter.quantum(), 0);
-        let one = |_: &Limiter, path: Path, _| passed(&path, 1, 1000);
+        let one = |_: &Limiter, path: LimitPath, _| passed(&path, 1, 1000);
         let sums = both([&limiter, &limiter], [one, one]);
         assert_eq!(sums.iter().sum::<u64>(), 1);
         assert_eq!(limiter.counts().packets, [1, 0, 1]);
@@ -80,7 +83,7 @@ fn a_packet_that_a_parent_stops_leaves_its_own_tokens() {
         let leaves = [of("a"), of("b")];
         let cost = leaves[0].settings().cost(1000);
         let before = leaves.each_ref().map(all);
-        let one = |_: &Limiter, path: Path, _| passed(&path, 1, 1000);
+        let one = |_: &Limiter, path: LimitPath, _| passed(&path, 1, 1000);
         let sums = both(leaves.each_ref(), [one, one]);
         assert_eq!(sums.iter().sum::<u64>(), 1);
         for ((leaf, before), passed) in leaves.iter().zip(before).zip(sums) {
@@ -99,7 +102,7 @@ fn overflow_is_given_away_once() {
         };
         let limiter = Limiter::new("l", settings, None, (2, 0));
         let before = all(&limiter);
-        let some = |_: &Limiter, path: Path, _| passed(&path, 2, 1000);
+        let some = |_: &Limiter, path: LimitPath, _| passed(&path, 2, 1000);
         let sums = both([&limiter, &limiter], [some, some]);
         // Two buckets of one packet each.
         assert_eq!(sums.iter().sum::<u64>(), 2);
@@ -118,7 +121,7 @@ fn one_worker_at_a_time_has_what_is_by_atomic_queues() {
         let threads = [0, 1].map(|worker| {
             let (limiter, mail) = (limiter.clone(), mail.clone());
             thread::spawn(move || {
-                let path = Path::new(&limiter, worker);
+                let path = LimitPath::new(&limiter, worker);
                 let mut sum = 0;
                 match path.come() {
                     Some(Place::Held(hold)) => {

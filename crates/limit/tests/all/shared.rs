@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use limit::{Algorithm, Colour, Fill, Limiter, Meter, Path, Settings, Unit};
+use limit::{Algorithm, Colour, Fill, LimitPath, Limiter, Meter, Settings, Unit};
 use proptest::prelude::*;
 
 use crate::exact::{gaps, settings};
@@ -10,14 +10,14 @@ use crate::exact::{gaps, settings};
 /// Some workers of one limiter.
 struct Workers {
     limiter: Limiter,
-    paths: Vec<Path>,
+    paths: Vec<LimitPath>,
 }
 
 impl Workers {
     fn of(limiter: &Limiter, count: usize) -> Workers {
         Workers {
             limiter: limiter.clone(),
-            paths: (0..count).map(|worker| Path::new(limiter, worker)).collect(),
+            paths: (0..count).map(|worker| LimitPath::new(limiter, worker)).collect(),
         }
     }
 
@@ -158,7 +158,7 @@ fn so_do_a_hundred_thousand_limiters() {
     let limiters: Vec<_> =
         (0..100_000).map(|n| Limiter::new(&format!("l{n}"), settings, None, (2, 0))).collect();
     // Each of them passes its burst, and no more.
-    let mut sides: Vec<_> = limiters.iter().map(|limiter| Path::new(limiter, 0)).collect();
+    let mut sides: Vec<_> = limiters.iter().map(|limiter| LimitPath::new(limiter, 0)).collect();
     for path in &mut sides {
         let passed = (0..12).filter(|_| path.pass(None, (1400, 0), 0).is_ok());
         assert_eq!(passed.count(), 10);
@@ -179,7 +179,7 @@ fn a_packet_takes_from_all_or_from_none() {
     let total = Arc::new(Limiter::new("total", of(3000), None, (1, 0)));
     let make = |name, burst| Limiter::new(name, of(burst), Some(Arc::clone(&total)), (1, 0));
     let (a, b) = (make("a", 1500), make("b", 4500));
-    let pass = |limiter: &Limiter| Path::new(limiter, 0).pass(None, (1500, 0), 0);
+    let pass = |limiter: &Limiter| LimitPath::new(limiter, 0).pass(None, (1500, 0), 0);
     assert!(pass(&a).is_ok());
     // a's own bucket is empty, and the parent is not asked.
     assert_eq!(pass(&a).map_err(|refused| refused.level), Err(0));

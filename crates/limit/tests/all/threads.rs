@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use limit::{Limiter, Path, Settings};
+use limit::{LimitPath, Limiter, Settings};
 
 /// Bits that all threads pass until the clock is at `end_ns`.
 fn passed_by(limiter: &Limiter, threads: usize, end_ns: u64) -> u64 {
     let (clock, passed) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
         for worker in 0..threads {
-            let (clock, passed, path) = (&clock, &passed, Path::new(limiter, worker));
+            let (clock, passed, path) = (&clock, &passed, LimitPath::new(limiter, worker));
             scope.spawn(move || {
                 let mut random = worker as u64 + 1;
                 loop {

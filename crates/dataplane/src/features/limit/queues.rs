@@ -7,7 +7,7 @@
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use limit::{Bounds, Class, Path, Queue, Stop, Store, Waiting};
+use limit::{Bounds, Class, LimitPath, Queue, Stop, Store, Waiting};
 use outcome::DropReason;
 
 use crate::features::limit::grant::Grant;
@@ -32,7 +32,7 @@ pub(crate) struct LimitQueues {
 
 /// One limit's queue.
 struct LimitQueue {
-    path: Path,
+    path: LimitPath,
     queue: Queue,
     due_ns: u64,
     /// There is no such limit any more.
@@ -66,13 +66,13 @@ impl LimitQueues {
     }
 
     /// True if packets wait there already: those behind them wait too.
-    pub(crate) fn has_waiting(&self, path: &Path) -> bool {
+    pub(crate) fn has_waiting(&self, path: &LimitPath) -> bool {
         let at = path.leaf().and_then(|leaf| self.places.get(&leaf.id()));
         at.and_then(|at| self.all.get(*at as usize)).is_some_and(|one| !one.queue.is_empty())
     }
 
     /// Where a limiter's queue stands.
-    pub(crate) fn place(&mut self, path: &Path) -> Option<u32> {
+    pub(crate) fn place(&mut self, path: &LimitPath) -> Option<u32> {
         let id = path.leaf()?.id();
         if let Some(at) = self.places.get(&id) {
             return Some(*at);
@@ -175,7 +175,7 @@ impl LimitQueues {
             let at = named.get(rule.limiter.name()).copied();
             let one = at.and_then(|at| self.all.get_mut(at as usize));
             if let Some(one) = one.filter(|_| rule.limiter.settings().queue.is_some()) {
-                one.path = Path::new(&rule.limiter, worker);
+                one.path = LimitPath::new(&rule.limiter, worker);
                 one.is_gone = false;
             }
         }

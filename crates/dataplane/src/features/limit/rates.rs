@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use limit::{Hold, Level, Meter, Meters, Passed, Path, Place, Visit};
+use limit::{Hold, Level, LimitPath, Meter, Meters, Passed, Place, Visit};
 use mem::Cache;
 use policy::WorkerIndex;
 use wire::Fields;
@@ -19,7 +19,7 @@ use crate::tables::rate_rules::RateRules;
 struct FlowLimit {
     serial: u32,
     beneath: Action,
-    path: Path,
+    path: LimitPath,
     key: u64,
     dscp: Option<u8>,
 }
@@ -241,7 +241,7 @@ impl State {
     #[inline(always)]
     fn pass(
         &mut self,
-        (path, key): (&Path, u64),
+        (path, key): (&LimitPath, u64),
         h: Fields,
         now_ns: u64,
         grant: Option<Grant>,
@@ -256,7 +256,7 @@ impl State {
     #[inline(never)]
     fn pass_specially(
         &mut self,
-        (path, key): (&Path, u64),
+        (path, key): (&LimitPath, u64),
         packet: (usize, u8),
         now_ns: u64,
         grant: Option<Grant>,
