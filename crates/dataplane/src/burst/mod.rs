@@ -66,7 +66,7 @@ pub(crate) struct Scratch {
 
 impl<O: Thread> Path<O> {
     pub(crate) fn new(view: View, flows: FlowCache, mut exec: Executor<O>) -> Path<O> {
-        exec.out.load_tables(&view.topology);
+        exec.out.dress_mut().load(&view.topology);
         let (addresses, newcomers) = (Addresses::new(), Newcomers::ALL);
         Path { view, addresses, flows, newcomers, admits_all: false, exec }
     }
@@ -390,6 +390,6 @@ impl<O: Thread> Path<O> {
         self.exec.rooms.far_ends.begin_epoch();
         self.addresses.forget();
         self.exec.rooms.aggfrag.forget_ways();
-        self.exec.out.load_tables(&self.view.topology);
+        self.exec.out.dress_mut().load(&self.view.topology);
     }
 }

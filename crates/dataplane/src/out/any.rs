@@ -12,11 +12,8 @@ use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
 use crate::capture::Taps;
 use crate::counters::Counters;
 use crate::model::{Handed, Ingress, Meta, NextHop, Towards};
+use crate::out::dress::Dress;
 use crate::out::reports::Reports;
-use crate::tables::Topology;
-use crate::tables::overlays::Overlays;
-use crate::tables::segments::Segments;
-use crate::tables::vlan::Vlans;
 use crate::view::View;
 
 /// The exit of one thread: every packet leaves the stages through it, and is counted for it.
@@ -29,18 +26,10 @@ pub(crate) trait AnyOut: Sized {
     fn reports(&mut self) -> &mut Reports;
     /// Recorders of packets, during captures. A helper records nothing.
     fn taps(&mut self) -> Option<&mut Taps>;
-    /// Headends, as of the view.
-    fn segments(&self) -> &Segments;
-    /// Overlays, as of the view.
-    fn overlays(&self) -> &Overlays;
-    /// Identification of the next outer packet of an overlay.
-    fn next_ident(&mut self) -> u16;
-    /// The VLANs of ports, as of the view.
-    fn vlans(&self) -> &Vlans;
-    /// Where this thread counts VLANs' frames.
-    fn lane(&self) -> usize;
-    /// Takes over headends, overlays and VLANs from the view's tables.
-    fn load_tables(&mut self, topology: &Topology);
+    /// Tables that frames are dressed by.
+    fn dress(&self) -> &Dress;
+    /// The same, to be taken over from the view's tables.
+    fn dress_mut(&mut self) -> &mut Dress;
 
     /// Ends a packet.
     fn end(&mut self, packet: Packet, outcome: Outcome);

@@ -21,14 +21,14 @@ pub(super) fn send_dressed(out: &mut impl AnyOut, slot: usize, mut packet: Packe
     if is_far_end(slot) {
         return encapsulate_frame(out, slot, packet);
     }
-    let Some(vlan) = out.vlans().at(slot) else {
+    let Some(vlan) = out.dress().vlans.at(slot) else {
         return out.drop(packet, DropReason::TransmitDown);
     };
     let port_slot = vlan.port_slot;
     if !vlan.tag(&mut packet, slot) {
         return out.drop(packet, DropReason::OutNoRoom);
     }
-    vlan.counters.sent(out.lane(), packet.span.len);
+    vlan.counters.sent(out.dress().lane, packet.span.len);
     out.send(port_slot, packet);
 }
 
@@ -38,7 +38,7 @@ fn wrap_frame(out: &mut impl AnyOut, slot: usize, mut packet: Packet) {
     packet.span.len = packet.span.len.saturating_sub(HEADER_LEN);
     let number = slot.saturating_sub(FIRST_SEGMENTS_SLOT);
     let index = FIRST_SEGMENTS | number as u32;
-    let wrapped = match out.segments().headend(index) {
+    let wrapped = match out.dress().segments.headend(index) {
         Some(headend) => wrap(&mut packet, headend),
         // The route is gone with the tables that it was found in.
         None => Err(DropReason::NoRoute),

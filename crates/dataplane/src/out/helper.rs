@@ -11,13 +11,9 @@ use crate::counters::Counters;
 use crate::model::{FIRST_VLAN_SLOT, Handed, Ingress, Left, Meta, NextHop, Payload, Towards};
 use crate::out::any::AnyOut;
 use crate::out::batch::Batch;
+use crate::out::dress::Dress;
 use crate::out::dressed::send_dressed;
-use crate::out::overlays::first_ident;
 use crate::out::reports::Reports;
-use crate::tables::Topology;
-use crate::tables::overlays::Overlays;
-use crate::tables::segments::Segments;
-use crate::tables::vlan::Vlans;
 use crate::view::View;
 
 /// The burst at hand, and what a helper has for itself of an exit.
@@ -25,11 +21,7 @@ pub(crate) struct HelperOut {
     counters: Arc<Counters>,
     pool: FramePool,
     pub(crate) reports: Reports,
-    vlans: Arc<Vlans>,
-    segments: Segments,
-    overlays: Overlays,
-    ident: u16,
-    lane: usize,
+    dress: Dress,
     /// The burst at hand; an empty one between two bursts.
     pub(crate) batch: Box<Batch>,
 }
@@ -42,11 +34,7 @@ impl HelperOut {
             batch: Box::new(Batch::new(&pool)),
             pool,
             reports,
-            vlans: Arc::default(),
-            segments: Segments::default(),
-            overlays: Overlays::default(),
-            ident: first_ident(lane),
-            lane,
+            dress: Dress::new(lane),
         }
     }
 
@@ -81,31 +69,12 @@ impl AnyOut for HelperOut {
         None
     }
 
-    fn segments(&self) -> &Segments {
-        &self.segments
+    fn dress(&self) -> &Dress {
+        &self.dress
     }
 
-    fn overlays(&self) -> &Overlays {
-        &self.overlays
-    }
-
-    fn next_ident(&mut self) -> u16 {
-        self.ident = self.ident.wrapping_add(1);
-        self.ident
-    }
-
-    fn vlans(&self) -> &Vlans {
-        &self.vlans
-    }
-
-    fn lane(&self) -> usize {
-        self.lane
-    }
-
-    fn load_tables(&mut self, topology: &Topology) {
-        self.vlans = Arc::clone(&topology.vlans);
-        self.segments = topology.segments.clone();
-        self.overlays = topology.overlays.clone();
+    fn dress_mut(&mut self) -> &mut Dress {
+        &mut self.dress
     }
 
     #[cold]

@@ -7,6 +7,7 @@
 
 pub(crate) mod any;
 pub(crate) mod batch;
+mod dress;
 pub(crate) mod dressed;
 pub(crate) mod fragment;
 pub(crate) mod hand_over;
@@ -41,16 +42,12 @@ use crate::latency::Sampler;
 use crate::model::{
     Arrived, Between, FIRST_VLAN_SLOT, Handed, Ingress, Meta, NextHop, Parcel, Towards, slots,
 };
-use crate::tables::Topology;
-use crate::tables::overlays::Overlays;
-use crate::tables::segments::Segments;
-use crate::tables::vlan::Vlans;
 use crate::view::View;
+use dress::Dress;
 use dressed::send_dressed;
 use fragment::fragment;
 use late::Late;
 use neighbour::NeighbourQueue;
-use overlays::first_ident;
 use peers::Peers;
 use ports::{Ports, Sent};
 
@@ -70,18 +67,10 @@ pub(crate) struct Out {
     pub(crate) taps: Option<Box<Taps>>,
     /// Measures how long packets are here.
     pub(crate) sampler: Sampler,
-    /// The VLANs of ports, as of the view.
-    pub(crate) vlans: Arc<Vlans>,
-    /// Headends, as of the view.
-    pub(crate) segments: Segments,
-    /// Overlays, as of the view.
-    overlays: Overlays,
-    /// Identification of the last outer packet of an overlay.
-    ident: u16,
+    /// Tables that frames are dressed by.
+    dress: Dress,
     /// Packets that have left a step of SRv6, and go on when the burst is done.
     pub(crate) between: Between,
-    /// Where this thread counts VLANs' frames.
-    pub(crate) lane: usize,
 }
 
 impl Out {
@@ -94,11 +83,8 @@ impl Out {
     ) -> Out {
         let ports = Ports::new();
         let (late, peers, taps) = (Late::new(), None, None);
-        let (sampler, vlans) = (Sampler::default(), Arc::default());
-        let (segments, overlays, between) =
-            (Segments::default(), Overlays::default(), Between::default());
-        let lane = next_lane();
-        let ident = first_ident(lane);
+        let (sampler, between) = (Sampler::default(), Between::default());
+        let dress = Dress::new(next_lane());
         Out {
             counters,
             pool,
@@ -109,12 +95,8 @@ impl Out {
             peers,
             taps,
             sampler,
-            vlans,
-            segments,
-            overlays,
-            ident,
+            dress,
             between,
-            lane,
         }
     }
 
@@ -186,7 +168,7 @@ impl Out {
             place.as_ref().map_or((0, false), |p| (p.ifindex, p.kind.is_linux()));
         let queue = place.map(|place| place.queue.as_slice()).unwrap_or_default();
         let came_ns = self.sampler.leaving(queue);
-        let leaves_by = |packet: &Packet| self.vlans.sent_by(port, packet);
+        let leaves_by = |packet: &Packet| self.dress.vlans.sent_by(port, packet);
         let frames = self.taps.as_mut().map(|taps| taps.leaving(queue, is_linux, leaves_by));
         let sent = self.ports.transmit(slot, &mut self.pool);
         if let (Some(taps), Some(frames)) = (&mut self.taps, frames) {
@@ -277,31 +259,12 @@ impl AnyOut for Out {
         self.taps.as_deref_mut()
     }
 
-    fn segments(&self) -> &Segments {
-        &self.segments
+    fn dress(&self) -> &Dress {
+        &self.dress
     }
 
-    fn overlays(&self) -> &Overlays {
-        &self.overlays
-    }
-
-    fn next_ident(&mut self) -> u16 {
-        self.ident = self.ident.wrapping_add(1);
-        self.ident
-    }
-
-    fn vlans(&self) -> &Vlans {
-        &self.vlans
-    }
-
-    fn lane(&self) -> usize {
-        self.lane
-    }
-
-    fn load_tables(&mut self, topology: &Topology) {
-        self.vlans = Arc::clone(&topology.vlans);
-        self.segments = topology.segments.clone();
-        self.overlays = topology.overlays.clone();
+    fn dress_mut(&mut self) -> &mut Dress {
+        &mut self.dress
     }
 
     #[cold]

@@ -35,9 +35,9 @@ pub(crate) fn put_overlay(
     h: Fields,
     entropy: u32,
 ) -> Result<(), DropReason> {
-    let ident = out.next_ident();
+    let ident = out.dress_mut().next_ident();
     // The route is gone with the tables that it was found in.
-    let end = out.overlays().far_end(FIRST_OVERLAYS | number as u32);
+    let end = out.dress().overlays.far_end(FIRST_OVERLAYS | number as u32);
     let encap = &end.ok_or(DropReason::NoRoute)?.encap;
     let overhead = encap.overhead();
     packet.make_room(overhead + MIN_HEADROOM, TAILROOM);
@@ -55,11 +55,6 @@ pub(crate) fn put_overlay(
 pub(crate) fn entropy(flow: &FlowKey) -> u32 {
     // The upper half: the flow cache's places come from the lower one of another seed.
     (flow.hash(&SPREAD) >> 32) as u32
-}
-
-/// The first identification of a thread's outer packets: those of several threads are apart.
-pub(super) const fn first_ident(lane: usize) -> u16 {
-    (lane as u16).wrapping_mul(0x1003)
 }
 
 /// Anything but the flow cache's own: who sends flows must not choose their places there by what is seen outside.

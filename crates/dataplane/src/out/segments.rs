@@ -27,7 +27,7 @@ impl Out {
         h: Fields,
     ) -> Result<Option<Fields>, DropReason> {
         // The route is gone with the tables that it was found in.
-        let headend = self.segments.headend(FIRST_SEGMENTS | number as u32);
+        let headend = self.dress.segments.headend(FIRST_SEGMENTS | number as u32);
         let headend = headend.ok_or(DropReason::NoRoute)?;
         wrap(packet, headend)?;
         self.counters.work.srv6_encapsulated.add(1);

@@ -25,7 +25,11 @@ impl Out {
         let interface = view.topology.interfaces.get(&ifindex);
         let Some((slot, interface)) = interface.filter(|i| i.up).and_then(|i| Some((i.port?, i)))
         else {
-            return match self.segments.slot(ifindex).zip(packet.span.start.checked_sub(HEADER_LEN))
+            return match self
+                .dress
+                .segments
+                .slot(ifindex)
+                .zip(packet.span.start.checked_sub(HEADER_LEN))
             {
                 Some((slot, start)) => {
                     packet.span = Span { start, len: packet.span.len + HEADER_LEN };

@@ -89,7 +89,7 @@ fn untagged(
     let vlan = vlans.of_frame(port, tags);
     let vlan = vlan.filter(|_| !header.ether_type.is_vlan());
     let vlan = vlan.ok_or(DropReason::UnknownVlan)?;
-    vlan.counters.received(out.lane(), packet.span.len);
+    vlan.counters.received(out.dress().lane, packet.span.len);
     untag(packet, header);
     if let Some(remark) = &vlan.remark {
         remark.write(packet.data_mut(), header);

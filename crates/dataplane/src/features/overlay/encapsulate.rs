@@ -3,14 +3,11 @@
 use io::Packet;
 use outcome::DropReason;
 
-use crate::features::forward::{self, forward};
+use crate::features::forward;
 use crate::features::hands::Hands;
 use crate::features::rare::{Held, Next, Rare, Subject};
-use crate::features::seal::{self, seal};
 use crate::features::segments::headends::Headends;
-use crate::model::{
-    Action, Encapsulate, FIRST_OVERLAYS, FIRST_OVERLAYS_SLOT, Fate, Ingress, Made, Meta,
-};
+use crate::model::{Encapsulate, FIRST_OVERLAYS, FIRST_OVERLAYS_SLOT, Fate, Ingress, Made, Meta};
 use crate::out::AnyOut;
 use crate::out::overlays::{entropy, put_overlay};
 
@@ -33,7 +30,7 @@ impl Rare for Encapsulate {
         meta: &Meta,
     ) -> Option<Next> {
         let (by, h) = (&self.0, meta.summary.fields);
-        let (view, out) = (hands.view, &mut *hands.out);
+        let out = &mut *hands.out;
         let mut inner = h;
         if by.is_hop {
             if !wire::decrement_ttl(packet.data_mut(), h) {
@@ -51,31 +48,12 @@ impl Rare for Encapsulate {
         }
         let made = Made { number, inner: wire::Family::V4 };
         if !out.between.has_wrapped()
-            && far_ends.has(made, |stamp| view.reader.holds(stamp))
-            && let Some(plan) = far_ends.plan(made)
             && let Ok(outer) = wire::parse_ip(packet.data())
         {
-            let outer = (&outer).into();
-            match &plan.action {
-                Action::Forward(by) if forward::holds(by, &packet, outer) => {
-                    out.counters.work.flow_hits.add(1);
-                    plan.count(view.worker, outer, view.now.wall_s);
-                    forward(view, out, (by, None), packet, outer);
-                    return None;
-                }
-                Action::Seal(by)
-                    if let Some(sa) = view.reader.sa(by.sa)
-                        && seal::holds(sa, by, &packet, outer) =>
-                {
-                    out.counters.work.flow_hits.add(1);
-                    plan.count(view.worker, outer, view.now.wall_s);
-                    seal(hands, by, (sa, None), packet, outer);
-                    return None;
-                }
-                _ => {}
-            }
+            packet = far_ends.go_on(hands, made, packet, (&outer).into())?;
         }
-        out.keep_wrapped(packet, Ingress::of_port(FIRST_OVERLAYS | number as u32));
+        let index = FIRST_OVERLAYS | number as u32;
+        hands.out.keep_wrapped(packet, Ingress::of_port(index));
         None
     }
 

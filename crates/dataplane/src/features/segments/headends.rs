@@ -4,9 +4,13 @@
 //! flow cache: who puts the headers on finds it without looking at them. It is as good as the cache's: of an epoch,
 //! with stamps that are held against the databases when these have changed.
 
+use io::Packet;
 use policy::Stamp;
-use wire::Family;
+use wire::{Family, Fields};
 
+use crate::features::forward::{self, forward};
+use crate::features::hands::Hands;
+use crate::features::seal::{self, seal};
 use crate::flows::plan::{Plan, Stamps};
 use crate::model::{Action, Made};
 
@@ -76,9 +80,44 @@ impl Headends {
         }
     }
 
+    /// Forwards or seals a packet that has got its headers, if there is a plan that holds for it. Returns the packet if
+    /// there is none.
+    #[inline]
+    pub(crate) fn go_on(
+        &mut self,
+        hands: &mut Hands<'_>,
+        made: Made,
+        packet: Packet,
+        h: Fields,
+    ) -> Option<Packet> {
+        let (view, out) = (hands.view, &mut *hands.out);
+        if !self.has(made, |stamp| view.reader.holds(stamp)) {
+            return Some(packet);
+        }
+        let Some(plan) = self.plan(made) else { return Some(packet) };
+        match &plan.action {
+            Action::Forward(by) if forward::holds(by, &packet, h) => {
+                out.counters.work.flow_hits.add(1);
+                plan.count(view.worker, h, view.now.wall_s);
+                forward(view, out, (by, None), packet, h);
+                None
+            }
+            Action::Seal(by)
+                if let Some(sa) = view.reader.sa(by.sa)
+                    && seal::holds(sa, by, &packet, h) =>
+            {
+                out.counters.work.flow_hits.add(1);
+                plan.count(view.worker, h, view.now.wall_s);
+                seal(hands, by, (sa, None), packet, h);
+                None
+            }
+            _ => Some(packet),
+        }
+    }
+
     /// True if there is a plan that holds. `holds` asks the databases.
     #[inline]
-    pub(crate) fn has(&mut self, made: Made, holds: impl Fn(Stamp) -> bool) -> bool {
+    fn has(&mut self, made: Made, holds: impl Fn(Stamp) -> bool) -> bool {
         let Some(Some(kept)) = self.places.get_mut(made.place()) else { return false };
         kept.epoch == self.epoch
             && (kept.generation == self.generation || renew(kept, self.generation, holds))
@@ -86,7 +125,7 @@ impl Headends {
 
     /// The plan, whether or not it holds.
     #[inline]
-    pub(crate) fn plan(&self, made: Made) -> Option<&Plan> {
+    fn plan(&self, made: Made) -> Option<&Plan> {
         self.places.get(made.place())?.as_ref().map(|kept| &kept.plan)
     }
 }

@@ -3,12 +3,11 @@
 use io::Packet;
 use outcome::DropReason;
 
-use crate::features::forward::{self, forward};
+use crate::features::forward;
 use crate::features::hands::Hands;
 use crate::features::rare::{Held, Next, Rare, Subject};
-use crate::features::seal::{self, seal};
 use crate::features::segments::headends::Headends;
-use crate::model::{Action, FIRST_SEGMENTS, FIRST_SEGMENTS_SLOT, Fate, Ingress, Made, Meta, Wrap};
+use crate::model::{FIRST_SEGMENTS, FIRST_SEGMENTS_SLOT, Fate, Ingress, Made, Meta, Wrap};
 use crate::out::AnyOut;
 
 impl Rare for Wrap {
@@ -30,7 +29,7 @@ impl Rare for Wrap {
         meta: &Meta,
     ) -> Option<Next> {
         let (by, h) = (&self.0, meta.summary.fields);
-        let (view, out) = (hands.view, &mut *hands.out);
+        let out = &mut *hands.out;
         if by.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
             out.drop(packet, DropReason::MalformedIp);
             return None;
@@ -48,29 +47,10 @@ impl Rare for Wrap {
         let made = Made { number, inner: h.family() };
         if !out.between.has_wrapped()
             && let Some(h) = outer
-            && headends.has(made, |stamp| view.reader.holds(stamp))
-            && let Some(plan) = headends.plan(made)
         {
-            match &plan.action {
-                Action::Forward(by) if forward::holds(by, &packet, h) => {
-                    out.counters.work.flow_hits.add(1);
-                    plan.count(view.worker, h, view.now.wall_s);
-                    forward(view, out, (by, None), packet, h);
-                    return None;
-                }
-                Action::Seal(by)
-                    if let Some(sa) = view.reader.sa(by.sa)
-                        && seal::holds(sa, by, &packet, h) =>
-                {
-                    out.counters.work.flow_hits.add(1);
-                    plan.count(view.worker, h, view.now.wall_s);
-                    seal(hands, by, (sa, None), packet, h);
-                    return None;
-                }
-                _ => {}
-            }
+            packet = headends.go_on(hands, made, packet, h)?;
         }
-        out.between.push_wrapped(packet, ingress);
+        hands.out.between.push_wrapped(packet, ingress);
         None
     }
 
