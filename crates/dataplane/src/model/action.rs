@@ -90,13 +90,45 @@ impl Action {
         core::mem::take(is_hop)
     }
 
-    /// The SA whose home has to be the worker that carries this out.
-    pub(crate) fn sa(&self) -> Option<SaHandle> {
+    /// True if a packet leaves this host by it, as it is, with further headers, or protected. Decisions ask this rather
+    /// than for kinds: one more kind is sorted here, for all of them.
+    pub(crate) const fn leaves(&self) -> bool {
+        match self {
+            Action::Forward(_)
+            | Action::Encapsulate(_)
+            | Action::Wrap(_)
+            | Action::Seal(_)
+            | Action::Offload(_)
+            | Action::Aggregate(_)
+            | Action::SealAll(_) => true,
+            Action::OpenBare
+            | Action::OpenUdp
+            | Action::OpenNext
+            | Action::ToLinux(_)
+            | Action::BackToLinux { .. }
+            | Action::Decapsulate(_)
+            | Action::Application(_)
+            | Action::Measure(_)
+            | Action::Step(_)
+            | Action::HandOver { .. } => false,
+            // What they go on by tells: these stand above it in a plan, and no decision is one.
+            Action::Translate(_) | Action::Limit(_) | Action::Look(_) => false,
+        }
+    }
+
+    /// The SA that protects packets, one alone.
+    pub(crate) const fn protected_by(&self) -> Option<SaHandle> {
         match self {
             Action::Seal(seal) => Some(seal.sa),
+            Action::Offload(seal) => Some(seal.sa),
             Action::Aggregate(by) => Some(by.sa),
             _ => None,
         }
+    }
+
+    /// The SA whose home has to be the worker that carries this out. A device's is with the device.
+    pub(crate) fn sa(&self) -> Option<SaHandle> {
+        self.protected_by().filter(|_| !matches!(self, Action::Offload(_)))
     }
 }
 

@@ -51,15 +51,9 @@ impl<'s> RuleIngress<'s> {
 
 /// The SA that protects a packet: the outermost, if there are several.
 fn outermost<'v>(view: &'v View, decision: &Decision) -> Option<&'v SaEntry<Sa>> {
-    let of_action = |action: &Action| match action {
-        Action::Seal(seal) => Some(seal.sa),
-        Action::Offload(seal) => Some(seal.sa),
-        Action::Aggregate(by) => Some(by.sa),
-        _ => None,
-    };
     let handle = match decision {
-        Decision::Go(draft) => of_action(&draft.action),
-        Decision::Translate(translation) => of_action(&translation.draft.action),
+        Decision::Go(draft) => draft.action.protected_by(),
+        Decision::Translate(translation) => translation.draft.action.protected_by(),
         Decision::SealAll(seal) => seal.sas.as_slice().last().copied(),
         _ => None,
     };
@@ -72,14 +66,8 @@ fn outermost<'v>(view: &'v View, decision: &Decision) -> Option<&'v SaEntry<Sa>>
 fn is_limited(decision: &Decision, is_in: bool) -> bool {
     match decision {
         Decision::Go(draft) => match draft.action {
-            Action::Forward(_)
-            | Action::Wrap(_)
-            | Action::Encapsulate(_)
-            | Action::Seal(_)
-            | Action::Offload(_)
-            | Action::Aggregate(_) => true,
             Action::ToLinux(_) | Action::Application(_) => is_in,
-            _ => false,
+            action => action.leaves(),
         },
         Decision::SealAll(_) | Decision::Translate(_) => true,
         _ => false,

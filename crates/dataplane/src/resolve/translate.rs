@@ -68,14 +68,9 @@ pub(super) fn go_on<N: Notes>(
         // Its home asks anew.
         Decision::Go(Draft { action: Action::HandOver { .. }, .. }) => decision,
         Decision::Go(draft)
-            if matches!(
-                draft.action,
-                Action::Forward(_)
-                    | Action::Wrap(_)
-                    | Action::Encapsulate(_)
-                    | Action::Seal(_)
-                    | Action::Aggregate(_)
-            ) && draft.cut.is_none() =>
+            if draft.action.leaves()
+                && !matches!(draft.action, Action::Offload(_))
+                && draft.cut.is_none() =>
         {
             let draft = Draft { is_for_flow: draft.is_for_flow && question.is_for_flow, ..draft };
             Decision::Translate(Translation { draft, found: found.clone(), rewrite: *rewrite })

@@ -131,16 +131,9 @@ fn flow_behind(rewrite: Rewrite, packet: &[u8], h: &Headers) -> Option<FlowId> {
 /// True if packets leave by a decision, as they are or protected: they are of no other packet's inside.
 fn goes_on(decision: &Decision) -> bool {
     match decision {
-        Decision::Go(Draft { action, .. }) => matches!(
-            action,
-            Action::ToLinux(_)
-                | Action::BackToLinux { .. }
-                | Action::Forward(_)
-                | Action::Wrap(_)
-                | Action::Seal(_)
-                | Action::Offload(_)
-                | Action::Aggregate(_)
-        ),
+        Decision::Go(Draft { action, .. }) => {
+            action.leaves() || matches!(action, Action::ToLinux(_) | Action::BackToLinux { .. })
+        }
         // The packet waits for an SA, and comes here no more.
         Decision::SealAll(_) | Decision::Translate(_) | Decision::Hold(..) => true,
         _ => false,

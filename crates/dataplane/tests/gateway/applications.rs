@@ -10,6 +10,7 @@ use outcome::DropReason;
 use policy::Prefix;
 use wire::protocol;
 
+use crate::overlays;
 use crate::packets::Ip;
 use crate::rates;
 use crate::support::{Pair, Side, Spec};
@@ -87,12 +88,17 @@ fn ends() -> Ip {
 
 /// A segment of a connection to port 80.
 fn segment(sequence: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
+    Ip { protocol: protocol::TCP, ..ends() }.with(&tcp(sequence, flags, payload))
+}
+
+/// The segment alone.
+fn tcp(sequence: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
     let mut tcp = [4000u16.to_be_bytes(), 80u16.to_be_bytes()].concat();
     tcp.extend(sequence.to_be_bytes());
     tcp.extend([0; 4]);
     tcp.extend([0x50, flags, 1, 0, 0, 0, 0, 0]);
     tcp.extend_from_slice(payload);
-    Ip { protocol: protocol::TCP, ..ends() }.with(&tcp)
+    tcp
 }
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -147,6 +153,21 @@ fn a_flow_that_tells_nothing_is_given_up_without_a_classifier() {
     assert_eq!(s.misses() - before, 1);
     assert_eq!(s.counted("unknown"), 9);
     assert_eq!(s.classify(), 16, "and no more were copied");
+}
+
+#[test]
+fn a_flow_through_an_overlay_is_looked_at() {
+    let mut s = Subject::new();
+    let told = Some(Arc::clone(&s.applications));
+    overlays::publish(&s.pair.a, Vec::new(), |topology| topology.applications = told);
+    s.pair.a.run();
+    let ends = overlays::through(overlays::GRE);
+    s.send(&Ip { protocol: protocol::TCP, ..ends }.with(&tcp(1, 0x18, REQUEST)));
+    assert_eq!((s.classify(), s.pair.a.counters.work.overlay_encapsulated.value()), (1, 1));
+    for n in 0..3 {
+        s.send(&Ip { protocol: protocol::TCP, ..ends }.with(&tcp(100 + n, 0x18, b"x")));
+    }
+    assert_eq!(s.counted("http"), 2, "all but the one that sees the verdict");
 }
 
 #[test]

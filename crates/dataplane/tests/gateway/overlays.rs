@@ -15,7 +15,7 @@ use crate::packets::{Ip, hopped};
 use crate::support::{Gateway, LAN, Pair, Side, Spec, WAN, ip, policy, route, template};
 
 /// GRE without a key, with one, over IPv6, and one that leads into itself.
-const GRE: u32 = 20;
+pub const GRE: u32 = 20;
 const GRE_KEY: u32 = 21;
 const GRE6: u32 = 22;
 const LOOP: u32 = 24;
@@ -162,7 +162,7 @@ fn gateway(side: Side) -> Gateway {
 }
 
 /// A host's packet through an interface, of A's LAN to B's.
-fn through(ifindex: u32) -> Ip {
+pub fn through(ifindex: u32) -> Ip {
     Ip::new(ip(&format!("{}.1.1", net(ifindex))), ip(&format!("{}.129.1", net(ifindex))))
 }
 
