@@ -23,9 +23,9 @@ use policy::SaEntry;
 
 use crate::burst::classify::Addresses;
 use crate::crypt::{Inflation, Opens};
-use crate::features::{Executor, Holds, Thread};
+use crate::features::{Executor, Holds, Thread, forward};
 use crate::flows::FlowCache;
-use crate::model::{AGAIN, FlowHint, Meta, Metas, Newcomers, SOON, Source, Turn};
+use crate::model::{AGAIN, Action, FlowHint, Meta, Metas, Newcomers, SOON, Source, Turn};
 use crate::out::Out;
 use crate::view::View;
 
@@ -192,6 +192,15 @@ impl<O: Thread> Path<O> {
             return misses.miss(self, packet, meta, held);
         };
         let h = meta.summary.fields;
+        // In one match: others find out once more what the action is when they carry it out.
+        if let Action::Forward(by) = &plan.action {
+            if !forward::holds(by, &packet, h) {
+                return misses.miss(self, packet, meta, held);
+            }
+            exec.out.counters().work.flow_hits.add(1);
+            plan.count(view.worker, h, view.now.wall_s);
+            return exec.forward(view, (by, None), packet, h);
+        }
         let sa = match exec.rooms.judge(&plan.action, &view.reader, &packet, h) {
             Holds::Yes => None,
             Holds::By(sa) => Some(sa),

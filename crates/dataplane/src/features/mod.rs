@@ -54,7 +54,7 @@ use crate::features::limit::Grant;
 use crate::features::open::{Candidate, Refused, Taker};
 use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::model::{
-    Action, Fate, FirstPorts, Handed, Meta, NextHop, Payload, RateSlot, SealAll, Turn,
+    Action, Fate, FirstPorts, Forward, Handed, Meta, NextHop, Payload, RateSlot, SealAll, Turn,
 };
 use crate::out::{AnyOut, HelperOut, Out};
 use crate::view::View;
@@ -328,7 +328,7 @@ impl<O: Thread> Executor<O> {
                 Some(sa) => seal::seal(&mut self.hands(view, turn).1, by, (sa, to), packet, h),
                 None => self.out.drop(packet, DropReason::OutStateExpired),
             },
-            Action::Forward(by) => forward::forward(view, &mut self.out, (by, to), packet, h),
+            Action::Forward(by) => self.forward(view, (by, to), packet, h),
             Action::OpenBare => self.open_bare(view, packet, meta),
             Action::OpenUdp => self.open_udp(view, packet, meta),
             Action::OpenNext => self.open_next(view, packet, meta),
@@ -338,6 +338,18 @@ impl<O: Thread> Executor<O> {
             // In one arm, as in `Rooms::judge`.
             rare => O::apply_rare(self, view, turn, rare, packet, meta),
         }
+    }
+
+    /// Forwards a packet in clear. `to` is the next hop, where the action's adjacency is not known.
+    #[inline(always)]
+    pub(crate) fn forward(
+        &mut self,
+        view: &View,
+        (by, to): (&Forward, Option<&NextHop>),
+        packet: Packet,
+        h: Fields,
+    ) {
+        forward::forward(view, &mut self.out, (by, to), packet, h);
     }
 
     /// Bare ESP for this host.
