@@ -13,9 +13,6 @@ const LEAST_PROBES: u32 = 5;
 /// Fewest probes of a window by which jitter is judged: with fewer, one late reply is the 95th percentile.
 const LEAST_FOR_JITTER: u32 = 20;
 
-/// Loss of so many probes in a window is no accident of one.
-const LEAST_LOST: u32 = 2;
-
 /// Difference below which times are alike.
 const MARGIN_NS: u64 = 1_000_000;
 
@@ -162,14 +159,10 @@ impl Judge {
             bound if value <= bound.saturating_mul(2) => State::Degraded,
             _ => State::Bad,
         };
-        let is_loss = quality.lost >= LEAST_LOST && quality.probes >= LEAST_PROBES;
-        let loss = match is_loss {
-            true => by(quality.loss_ppm().into(), loss_ppm.into(), 0),
-            false => State::Good,
-        };
         if quality.probes < LEAST_PROBES {
-            return loss;
+            return State::Good;
         }
+        let loss = by(quality.judged_loss_ppm().into(), loss_ppm.into(), 0);
         let delay = delay_ns.map(|bound| by(quality.delay_ns, bound, MARGIN_NS));
         let jitter_ns = jitter_ns.filter(|_| quality.probes >= LEAST_FOR_JITTER);
         let jitter = jitter_ns.map(|bound| by(quality.jitter_ns, bound, MARGIN_NS));
@@ -188,7 +181,7 @@ mod tests {
 
     fn quality(delay_ms: u64, lost: u32) -> Quality {
         let delay_ns = delay_ms * MS;
-        Quality { probes: 100, lost, delay_ns, delay_p99_ns: delay_ns, jitter_ns: 0 }
+        Quality { probes: 100, lost, delay_ns, delay_p99_ns: delay_ns, ..Quality::default() }
     }
 
     fn good() -> Judge {
@@ -207,6 +200,13 @@ mod tests {
         assert_eq!(good().judge(1, ANSWERS, || jitter), State::Degraded);
         let silent = Seen { is_silent: true, answers_in_row: 0 };
         assert_eq!(good().judge(1, silent, || unreachable!("not asked")), State::Dead);
+    }
+
+    #[test]
+    fn worse_by_the_last_probes_before_the_window_knows() {
+        let recently = |recently_lost| Quality { recently_lost, ..quality(10, 0) };
+        assert_eq!(good().judge(1, ANSWERS, || recently(2)), State::Good);
+        assert_eq!(good().judge(1, ANSWERS, || recently(3)), State::Bad);
     }
 
     #[test]

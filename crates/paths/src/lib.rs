@@ -7,6 +7,7 @@
 //! | [`Prober`] | one session's sender: when a probe is due, and what a reply is worth |
 //! | [`Reflector`] | replies to the probes of others, stateless or with a count for each session |
 //! | [`Window`] | the last probes of a session: loss, delay, jitter |
+//! | [`recent`] | the last 64 probes: loss that is no chance, early |
 //! | [`Judge`] | state of a session: worse at once, better only after a time |
 //!
 //! # Arithmetic
@@ -18,6 +19,9 @@
 //!
 //! Jitter is packet delay variation (RFC 5481 §4.2): the 95th percentile of a window's delays, less the shortest. One late
 //! reply among twenty does not change it.
+//!
+//! A probe is taken for lost early once a later one was answered and its own reply is overdue. That counts among the last 64
+//! probes alone; the window waits for the time-out, as a reply may still come.
 //!
 //! # Believing replies
 //!
@@ -38,6 +42,7 @@ pub mod echo;
 pub mod fuzz;
 mod judge;
 mod prober;
+mod recent;
 mod reflector;
 mod sent;
 pub mod stamp;
@@ -45,5 +50,6 @@ mod window;
 
 pub use judge::{Bounds, Judge, Seen, State};
 pub use prober::{Kind, Plan, Prober, Refusals, Reply, Told};
+pub use recent::{LEAST_LOST, PROBES as RECENT_PROBES};
 pub use reflector::{Asked, Limits, Reflections, Reflector, Stay};
 pub use window::{Quality, Window};

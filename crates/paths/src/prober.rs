@@ -2,6 +2,7 @@
 
 use crate::echo::Echo;
 use crate::judge::{Bounds, Judge, Seen, State};
+use crate::recent::Recent;
 use crate::sent::{Fate, Log, MOST, Sent};
 use crate::stamp::{ErrorEstimate, Key, Malformed, Reflection, TestPacket, Timestamp};
 use crate::window::{Quality, Window};
@@ -96,6 +97,9 @@ pub struct Prober {
     open_seq: u32,
     /// The probe after the last one that was answered.
     unanswered_seq: u32,
+    /// The first probe whose outcome is not among the recent ones yet.
+    early_seq: u32,
+    recent: Recent,
     answers_in_row: u32,
     due_ns: u64,
     trip: Option<Trip>,
@@ -135,6 +139,8 @@ impl Prober {
             next_seq: first_seq,
             open_seq: first_seq,
             unanswered_seq: first_seq,
+            early_seq: first_seq,
+            recent: Recent::default(),
             answers_in_row: 0,
             due_ns,
             trip: None,
@@ -166,9 +172,9 @@ impl Prober {
         self.refusals
     }
 
-    /// Quality by the window.
+    /// Quality by the window and the last probes.
     pub fn quality(&self) -> Quality {
-        self.window.quality()
+        Quality { recently_lost: self.recent.lost(), ..self.window.quality() }
     }
 
     /// Time at which something is to be done: [`Prober::send`], or [`Prober::tick`] as a probe is lost or silence is too
@@ -179,7 +185,8 @@ impl Prober {
             State::Dead => None,
             _ => self.silent_ns(),
         };
-        lost_ns.into_iter().chain(silent_ns).fold(self.due_ns, u64::min)
+        let early_ns = self.early_ns();
+        lost_ns.into_iter().chain(silent_ns).chain(early_ns).fold(self.due_ns, u64::min)
     }
 
     /// True if a probe is due.
@@ -196,6 +203,39 @@ impl Prober {
         let last = self.unanswered_seq.wrapping_add(self.plan.misses.saturating_sub(1));
         let sent = self.log.get(last).filter(|sent| sent.fate != Fate::Answered)?;
         Some(sent.at_ns.saturating_add(self.patience_ns()))
+    }
+
+    /// Time at which the next probe is taken for lost early: a later one was answered. `None` if there is none such.
+    fn early_ns(&self) -> Option<u64> {
+        if !self.is_overtaken(self.early_seq) {
+            return None;
+        }
+        let sent = self.log.get(self.early_seq).filter(|sent| sent.fate == Fate::Waiting)?;
+        Some(sent.at_ns.saturating_add(self.patience_ns()))
+    }
+
+    /// True if a later probe was answered.
+    const fn is_overtaken(&self, seq: u32) -> bool {
+        self.unanswered_seq.wrapping_sub(seq).wrapping_sub(1) < 1 << 31
+    }
+
+    /// Notes outcomes of probes among the recent ones, in their order, as far as they are known or most likely.
+    fn note_recent(&mut self, now_ns: u64) {
+        while self.early_seq != self.next_seq {
+            let is_lost = match self.log.get(self.early_seq) {
+                Some(Sent { fate: Fate::Answered, .. }) => false,
+                // Forgotten, and so never answered.
+                Some(Sent { fate: Fate::Lost, .. }) | None => true,
+                Some(Sent { fate: Fate::Waiting, .. })
+                    if self.early_ns().is_some_and(|early_ns| early_ns <= now_ns) =>
+                {
+                    true
+                }
+                Some(Sent { fate: Fate::Waiting, .. }) => return,
+            };
+            self.recent.push(is_lost);
+            self.early_seq = self.early_seq.wrapping_add(1);
+        }
     }
 
     /// Time after which a reply is overdue: as long as replies take, and four times what they differ by; half an interval
@@ -298,6 +338,11 @@ impl Prober {
         let delay_ns = self.delay_ns(trip_ns, stay_ns);
         self.answered += 1;
         self.answers_in_row = self.answers_in_row.saturating_add(1);
+        // It was taken for lost, and was late.
+        let after = self.early_seq.wrapping_sub(seq).wrapping_sub(1);
+        if after < 1 << 31 {
+            self.recent.found(after);
+        }
         // Replies may overtake one another.
         if seq.wrapping_sub(self.unanswered_seq) < 1 << 31 {
             self.unanswered_seq = seq.wrapping_add(1);
@@ -363,11 +408,13 @@ impl Prober {
         if is_silent {
             self.answers_in_row = 0;
         }
+        self.note_recent(now_ns);
         let from = self.judge.state();
         let answers_in_row = self.answers_in_row;
-        let window = &self.window;
+        let Prober { window, recent, judge, .. } = self;
+        let quality = || Quality { recently_lost: recent.lost(), ..window.quality() };
         let seen = Seen { is_silent, answers_in_row };
-        let to = self.judge.judge(now_ns, seen, || window.quality());
+        let to = judge.judge(now_ns, seen, quality);
         (from != to).then_some(Told { from, to })
     }
 

@@ -309,3 +309,69 @@ proptest! {
         }
     }
 }
+
+/// Sends a probe each interval, of which some are answered after `trip_ns`, until the state is another; the time from the first lost
+/// probe on.
+fn noticed_after_ns(interval_ns: u64, is_lost: impl Fn(u64) -> bool) -> u64 {
+    let plan = Plan { interval_ns, ..PLAN };
+    let trip_ns = 16 * MS;
+    let mut prober = Prober::new(stamp(), plan, 7, 0);
+    let mut replies = std::collections::VecDeque::new();
+    let (mut first_ns, mut number, mut now_ns) = (None, 0, 0);
+    loop {
+        while replies.front().is_some_and(|(at_ns, _)| *at_ns <= now_ns) {
+            let (at_ns, reply): (u64, Vec<u8>) = replies.pop_front().expect("one");
+            prober.receive(at_ns, &reply);
+        }
+        if prober.is_due(now_ns) {
+            let probe = sent(&mut prober, now_ns);
+            match is_lost(number) {
+                true => _ = first_ns.get_or_insert(now_ns),
+                false => replies.push_back((now_ns + trip_ns, reflection(&probe, 0, 0))),
+            }
+            number += 1;
+        }
+        let is_worse = prober.tick(now_ns).is_some_and(|told| told.to > State::Good);
+        if let Some(first_ns) = first_ns.filter(|_| is_worse) {
+            return now_ns - first_ns;
+        }
+        now_ns += MS;
+        assert!(now_ns < 20_000 * MS, "never noticed");
+    }
+}
+
+#[test]
+fn a_third_lost_probe_is_noticed_before_any_time_out() {
+    // Probes 100, 108 and 116 are lost: the third is certain once the next one's reply is there.
+    let is_lost = |number| number >= 100 && number % 8 == 4;
+    for interval_ns in [10 * MS, 50 * MS] {
+        let after_ns = noticed_after_ns(interval_ns, is_lost);
+        let third_ns = 16 * interval_ns;
+        assert!(after_ns < third_ns + 2 * interval_ns + 40 * MS, "{after_ns}");
+        assert!(after_ns >= third_ns, "{after_ns}");
+    }
+}
+
+#[test]
+fn a_reply_that_was_overtaken_is_no_loss() {
+    let bounds = Bounds { jitter_ns: None, ..PLAN.bounds };
+    let mut prober = Prober::new(stamp(), Plan { bounds, ..PLAN }, 1000, 0);
+    for number in 0..40 {
+        let now_ns = number * INTERVAL_NS;
+        let probe = sent(&mut prober, now_ns);
+        // Each fourth reply comes after the next probe's.
+        let trip_ns = if number > 10 && number % 4 == 0 { 180 * MS } else { 10 * MS };
+        prober.tick(now_ns + 49 * MS);
+        if trip_ns < INTERVAL_NS {
+            prober.receive(now_ns + trip_ns, &reflection(&probe, 0, 0));
+        } else {
+            let next = sent(&mut prober, now_ns + 20 * MS);
+            prober.receive(now_ns + 30 * MS, &reflection(&next, 0, 0));
+            prober.tick(now_ns + 49 * MS);
+            prober.receive(now_ns + trip_ns, &reflection(&probe, 0, 0));
+        }
+    }
+    prober.tick(40 * INTERVAL_NS);
+    assert_eq!((prober.quality().recently_lost, prober.quality().lost), (0, 0));
+    assert_eq!(prober.state(), State::Good);
+}

@@ -1,5 +1,10 @@
 //! The last probes of a session, and what they say: loss, delay, jitter.
 
+use crate::recent;
+
+/// Loss of so many probes in a window is no accident of one.
+const LEAST_LOST_OF_WINDOW: u32 = 2;
+
 /// Most probes of a window.
 pub const MOST: usize = 512;
 
@@ -29,6 +34,8 @@ pub struct Quality {
     pub delay_p99_ns: u64,
     /// Packet delay variation (RFC 5481 §4.2): the 95th percentile of delays less the shortest one, in nanoseconds.
     pub jitter_ns: u64,
+    /// Lost probes among the session's last 64, some of which are not in the window yet.
+    pub recently_lost: u32,
 }
 
 impl Quality {
@@ -38,6 +45,17 @@ impl Quality {
             0 => 0,
             probes => (self.lost as u64 * 1_000_000 / probes as u64) as u32,
         }
+    }
+
+    /// Loss by which a path is judged, in parts of a million: that of the window, or of the last probes where that is worse and no
+    /// chance. One lost probe of a window is an accident.
+    pub const fn judged_loss_ppm(&self) -> u32 {
+        let in_window = if self.lost >= LEAST_LOST_OF_WINDOW { self.loss_ppm() } else { 0 };
+        let recently = match self.recently_lost >= recent::LEAST_LOST {
+            true => self.recently_lost * (1_000_000 / recent::PROBES),
+            false => 0,
+        };
+        if recently > in_window { recently } else { in_window }
     }
 }
 
@@ -93,6 +111,7 @@ impl Window {
             delay_ns: quantile(50),
             delay_p99_ns: quantile(99),
             jitter_ns: longer_ns.saturating_sub(shortest_ns),
+            recently_lost: 0,
         }
     }
 }
@@ -119,6 +138,15 @@ mod tests {
         assert!(quality.jitter_ns.abs_diff(90 * MS) <= 256, "{}", quality.jitter_ns);
         (0..100).for_each(|_| window.answered(MS));
         assert_eq!((window.quality().lost, window.quality().probes), (0, 100));
+    }
+
+    #[test]
+    fn recent_loss_counts_if_it_is_worse_and_no_chance() {
+        let loss = |lost, recently_lost| {
+            Quality { probes: 100, lost, recently_lost, ..Quality::default() }.judged_loss_ppm()
+        };
+        assert_eq!((loss(0, 0), loss(1, 1), loss(1, 2), loss(2, 2)), (0, 0, 0, 20_000));
+        assert_eq!((loss(0, 3), loss(10, 3), loss(0, 64)), (46_875, 100_000, 1_000_000));
     }
 
     #[test]
