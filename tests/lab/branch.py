@@ -79,27 +79,29 @@ reflector = true
 """
 
 
-def _swanctl(here, there, me, other):
+def _swanctl(here, there, me, other, more):
     connections = "".join(
         _CONNECTION.format(**vars(uplink), here=here, there=there, me=me, other=other) for uplink in UPLINKS
     )
-    return f'connections {{{connections}}}\nsecrets {{ ike {{ secret = "a secret for tests only" }} }}\n'
+    return f'connections {{{connections}{more}}}\nsecrets {{ ike {{ secret = "a secret for tests only" }} }}\n'
 
 
-def branch(net, *, path="", config="", probes=True):
+def branch(net, *, path="", config="", probes=True, near="", near_connections=""):
     """Gives both gateways of a `net4` the uplinks, tunnels and paths, and starts them; the impaired wire.
 
-    `path` is added to each `[[path]]`, `config` to both configurations."""
+    `path` is added to each `[[path]]`, `config` to both configurations; `near` and `near_connections` to those of gateway A."""
     for gateway, here, there, me, other in (
         (net.gwa, 1, 2, "branch", "dc"), (net.gwb, 2, 1, "dc", "branch"),
     ):  # fmt: skip
         gateway.host.address("wan", *(f"{uplink.outer}.{here}/24" for uplink in UPLINKS))
-        gateway.swan.configure(_swanctl(here, there, me, other))
+        is_near = gateway is net.gwa
+        gateway.swan.configure(_swanctl(here, there, me, other, near_connections if is_near else ""))
         more = "".join(_TUNNEL.format(**vars(uplink)) for uplink in UPLINKS)
         if probes:
             paths = (_PATH.format(**vars(uplink), here=here, there=there, settings=path) for uplink in UPLINKS)
             more += _REFLECTOR + "".join(paths)
-        gateway.daemon.write_config(gateway.daemon.config.read_text() + more + config)
+        more += config + (near if is_near else "")
+        gateway.daemon.write_config(gateway.daemon.config.read_text() + more)
     net.start()
     for uplink in UPLINKS:
         net.gwa.swan.initiate(uplink.name)

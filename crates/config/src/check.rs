@@ -10,10 +10,11 @@ use tracing_subscriber::filter::Targets;
 
 use super::limit::{LimitConfig, Names};
 use super::packets::{INTERFACE_RULE, Packets};
+use super::paths::Around;
 use super::problem::Problem;
 use super::tunnel::or_any;
 use super::worker::MAX_CRYPTO_CPUS;
-use super::{Config, Cpus, VlanConfig, valid_interface, valid_name};
+use super::{Config, Cpus, SourceChoice, VlanConfig, valid_interface, valid_name};
 
 /// Bytes of a buffer that a packet of the longest MTU leaves free: headers in front, Ethernet's with two tags.
 const FRAME_ROOM: u32 = 278;
@@ -79,7 +80,13 @@ impl Config {
         seen.insert(&self.tun.interface);
         self.of_tunnels(&mut found, &mut seen);
         self.of_worker(&mut found);
-        for (key, value, remedy) in super::paths::problems(&self.path_options, &self.paths) {
+        let around = Around {
+            own_marks: self.tun.mark | self.tun.judged_mark,
+            learns_nat: self.nat.is_on(),
+            is_beside_kernel: self.source == SourceChoice::Kernel,
+        };
+        let of_paths = super::paths::problems(&self.path_options, &self.paths, &around);
+        for (key, value, remedy) in of_paths {
             found.add(key, &value, remedy);
         }
         let names = Names { is_name: valid_name, is_interface: valid_interface };

@@ -48,6 +48,15 @@ pub struct PathConfig {
     /// The tunnel interface by which probes leave; as policies and routes lead when left out.
     #[serde(default)]
     pub tunnel: Option<String>,
+    /// The interface of an uplink by which the path's packets leave in clear, in place of a tunnel.
+    #[serde(default)]
+    pub uplink: Option<String>,
+    /// Mark by which rules of Linux's lead packets out of the uplink; 0: its routes do without.
+    #[serde(default)]
+    pub mark: u32,
+    /// True if Linux translates what leaves by the uplink (masquerading).
+    #[serde(default)]
+    pub translated: bool,
     /// Address of this host that probes come from.
     pub source: IpAddr,
     /// Address of the far end.
@@ -166,6 +175,23 @@ impl PathConfig {
         }
     }
 
+    /// The first of an uplink's keys that cannot be.
+    fn wrong_uplink(&self) -> Option<(&'static str, String, &'static str)> {
+        let Some(uplink) = &self.uplink else {
+            return match (self.mark, self.translated) {
+                (0, false) => None,
+                (0, true) => Some(("translated", "true".into(), "false, or a path with an uplink")),
+                (mark, _) => Some(("mark", format!("{mark:#x}"), "0, or a path with an uplink")),
+            };
+        };
+        if self.tunnel.is_some() {
+            let allowed = "either a tunnel, or an uplink whose packets leave in clear";
+            return Some(("uplink", uplink.clone(), allowed));
+        }
+        let allowed = "an interface of 1 to 15 characters";
+        (!valid_interface(uplink)).then(|| ("uplink", uplink.clone(), allowed))
+    }
+
     /// The first value that cannot be: its key, itself, and what is allowed.
     fn problem(&self) -> Option<(&'static str, String, &'static str)> {
         let between = |key, value: u32, range: core::ops::RangeInclusive<u32>, allowed| {
@@ -190,6 +216,7 @@ impl PathConfig {
         name.or_else(|| {
             tunnel.map(|tunnel| ("tunnel", tunnel.clone(), "an interface of 1 to 15 characters"))
         })
+        .or_else(|| self.wrong_uplink())
         .or_else(|| {
             let allowed = "an address of this host";
             is_unusable(self.source).then(|| ("source", self.source.to_string(), allowed))
@@ -250,15 +277,43 @@ impl PathConfig {
 /// A value that cannot be: its key, itself, and what is allowed.
 pub(super) type Wrong = (String, String, String);
 
+/// Settings of other sections that uplinks need.
+pub(super) struct Around {
+    /// Bits of the marks that culvert gives.
+    pub(super) own_marks: u32,
+    /// True if translations of Linux's are learnt.
+    pub(super) learns_nat: bool,
+    /// True if the kernel owns SAs and policies.
+    pub(super) is_beside_kernel: bool,
+}
+
+impl Around {
+    /// The first key of an uplink that does not fit them.
+    fn problem(&self, path: &PathConfig) -> Option<(&'static str, String, &'static str)> {
+        let uplink = path.uplink.as_ref()?;
+        if self.is_beside_kernel {
+            let allowed = "a tunnel, or source = \"builtin\": policies of the kernel are not asked before its packets leave in clear";
+            return Some(("uplink", uplink.clone(), allowed));
+        }
+        if path.mark & self.own_marks != 0 {
+            let allowed = "a mark without bits of tun.mark and tun.judged_mark";
+            return Some(("mark", format!("{:#x}", path.mark), allowed));
+        }
+        let allowed =
+            "false, or nat.learn = \"conntrack\", by which Linux's translations are known";
+        (path.translated && !self.learns_nat).then(|| ("translated", "true".into(), allowed))
+    }
+}
+
 /// Of both sections the values that cannot be.
-pub(super) fn problems(of_all: &PathsConfig, paths: &[PathConfig]) -> Vec<Wrong> {
+pub(super) fn problems(of_all: &PathsConfig, paths: &[PathConfig], around: &Around) -> Vec<Wrong> {
     let mut found = Vec::new();
     let mut add = |key: String, value: String, allowed: &str| {
         found.push((key, value, allowed.to_owned()));
     };
     for (at, path) in paths.iter().enumerate() {
         let key = |key| format!("path[{at}].{key}");
-        if let Some((wrong, value, allowed)) = path.problem() {
+        if let Some((wrong, value, allowed)) = path.problem().or_else(|| around.problem(path)) {
             add(key(wrong), value, allowed);
         } else if paths.iter().take(at).any(|other| other.name == path.name) {
             add(key("name"), path.name.clone(), "a name that no other path has");
@@ -337,6 +392,15 @@ mod tests {
     }
 
     #[test]
+    fn an_uplink_may_be_translated_where_translations_are_learnt() {
+        let keys = "uplink = \"wan\"\nmark = 0x100\ntranslated = true\n";
+        let config = parse(&format!("[nat]\nlearn = \"conntrack\"\n{PATH}{keys}")).unwrap();
+        let path = &config.paths[0];
+        assert_eq!((path.uplink.as_deref(), path.mark), (Some("wan"), 0x100));
+        assert!(path.translated);
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_by_its_key() {
         let of = |keys: &str| format!("{PATH}{keys}\n");
         let eighty: String = (0..80)
@@ -351,6 +415,13 @@ mod tests {
             (PATH.replace("10.0.0.2", "10.0.0.1"), "path[0].to"),
             (PATH.replace("10.0.0.2", "2001:db8::1"), "path[0].to"),
             (PATH.replace("10.0.0.1", "0.0.0.0"), "path[0].source"),
+            (of("uplink = \"a/b\""), "path[0].uplink"),
+            (of("tunnel = \"ipsec0\"\nuplink = \"wan\""), "either a tunnel, or an uplink"),
+            (of("mark = 1"), "path[0].mark"),
+            (of("translated = true"), "path[0].translated"),
+            (of("uplink = \"wan\"\nmark = 0x10000001"), "tun.mark"),
+            (of("uplink = \"wan\"\nmark = 1\ntranslated = true"), "nat.learn"),
+            (format!("source = \"kernel\"\n{}", of("uplink = \"wan\"")), "builtin"),
             (of("dscp = []"), "path[0].dscp"),
             (of("dscp = [\"EF\", 46]"), "path[0].dscp"),
             (of("key_file = \"key\""), "path[0].key_file"),

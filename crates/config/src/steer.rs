@@ -187,8 +187,8 @@ fn wrong_path(
         if entry.paths.iter().take(at).any(|other| other == name) {
             return wrong("each path once");
         }
-        if path.tunnel.is_none() {
-            return wrong("a path with a tunnel, which is where its packets leave");
+        if path.tunnel.is_none() && path.uplink.is_none() {
+            return wrong("a path with a tunnel or an uplink, which is where its packets leave");
         }
         let is_measured = |class: Dscp| path.dscp.contains(&class);
         if !entry.class_of(path).is_some_and(is_measured) {
@@ -238,7 +238,7 @@ mod tests {
             (rule("paths = []"), "steer[0].paths"),
             (rule("paths = [\"d\"]"), "steer[0].paths"),
             (rule("paths = [\"a\", \"a\"]"), "steer[0].paths"),
-            (rule("paths = [\"c\"]"), "a path with a tunnel"),
+            (rule("paths = [\"c\"]"), "a path with a tunnel or an uplink"),
             (rule("paths = [\"b\"]\ndscp = \"EF\""), "the class of the rule"),
             (rule("paths = [\"a\"]").replace("all", "a b"), "steer[0].name"),
             (rule("paths = [\"a\"]") + &rule("paths = [\"a\"]"), "steer[1].name"),

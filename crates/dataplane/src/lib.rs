@@ -106,17 +106,19 @@ pub use event::{
 };
 pub use features::device::DevicePacket;
 pub use features::look::{Copier, Copies, CopyCounts, CopyReader, NoMore as NoMoreCopies, copies};
-pub use features::paths::{PathReflector, PathReport, PathReports, PathSession, PathSetup, Probes};
+pub use features::paths::{
+    PathReflector, PathReport, PathReports, PathSession, PathSetup, ProbeExit, Probes,
+};
 pub use latency::{BOUNDS_NS, BUCKETS, EVERY, Latency, Times};
 pub use tables::applications::Applications;
 pub use tables::links::Links;
 pub use tables::mark_rule::MarkRule;
 pub use tables::overlays::{FarEnd, OverlayLink, Overlays};
-pub use tables::path_ends::PathEnds;
+pub use tables::path_ends::{ClearEnds, PathEnds};
 pub use tables::rate_rules::{Each, RateRule, RateRules};
 pub use tables::remark::{CodePoints, Remark};
 pub use tables::segments::{Function, SegmentRoute, Segments};
-pub use tables::steering::{PathExit, SteerRule, Steering};
+pub use tables::steering::{ClearExit, PathExit, SteerRule, Steering};
 pub use tables::traffic::{TrafficDirection, TrafficMatch};
 pub use tables::tunnel::{Binding, Tunnel, Tunnels, Vti};
 pub use tables::vlan::{Priorities, Vlan, VlanCounters, VlanStats, Vlans};

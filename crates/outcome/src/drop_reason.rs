@@ -123,6 +123,7 @@ drop_reasons! {
     NoRoute, "no-route", None, "No route leads to the destination.";
     RouteProhibited, "route-prohibited", None, "A route of type blackhole, unreachable or prohibit matched.";
     NoPath, "no-path", None, "No path is good enough for the packet, and its `[[steer]]` rule stops it then.";
+    SteerCleartext, "steer-cleartext", None, "A `[[steer]]` rule leads the packet to an uplink in clear, and no policy lets it pass in clear.";
     NeighbourFailed, "neighbour-failed", None, "The neighbour did not answer.";
     HoldQueueFull, "hold-queue-full", None, "Too many packets wait for a neighbour.";
     HandOverFull, "hand-over-full", None, "Another worker has to send or protect the packet, and the queue to it is full.";

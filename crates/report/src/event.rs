@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use xfrm::SaEnd;
 
+use crate::PathState;
+
 /// The events after the one that was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Events {
@@ -93,10 +95,10 @@ pub enum Occurrence {
         path: String,
         /// Class in which it is measured.
         dscp: u8,
-        /// State before: `good`, `degraded`, `bad`, `untried` or `dead`.
-        from: String,
+        /// State that the path had until then.
+        from: PathState,
         /// State after the change.
-        to: String,
+        to: PathState,
     },
     /// The flows of a rule take other paths.
     Steered {

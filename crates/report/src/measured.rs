@@ -19,8 +19,10 @@ pub struct MeasuredPaths {
 pub struct MeasuredPath {
     /// Name of the path.
     pub name: String,
-    /// Tunnel interface by which probes leave. `None`: as policies and routes lead.
+    /// Tunnel interface by which probes leave. `None`: as policies and routes lead, or by an uplink.
     pub tunnel: Option<String>,
+    /// Interface of the uplink by which probes leave in clear. `None`: they do not.
+    pub uplink: Option<String>,
     /// Address of this host.
     pub source: Option<IpAddr>,
     /// Address of the far end.
@@ -31,8 +33,8 @@ pub struct MeasuredPath {
     pub keyed: bool,
     /// DSCP of the probes.
     pub dscp: u8,
-    /// State: `good`, `degraded`, `bad`, `untried` or `dead`.
-    pub state: String,
+    /// State of the path.
+    pub state: PathState,
     /// Seconds for which it has had the state.
     pub since_s: u64,
     /// Cost of the path, and the penalty of its state: the least is the best.
@@ -59,6 +61,36 @@ pub struct MeasuredPath {
     pub refused: BTreeMap<String, u64>,
 }
 
+/// State of a path in one class, from the best to the worst.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PathState {
+    /// Within its bounds.
+    Good,
+    /// Beyond a bound.
+    Degraded,
+    /// Beyond twice a bound.
+    Bad,
+    /// Not known yet.
+    #[default]
+    Untried,
+    /// Without replies for too long.
+    Dead,
+}
+
+impl PathState {
+    /// Name of the state, as it is shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PathState::Good => "good",
+            PathState::Degraded => "degraded",
+            PathState::Bad => "bad",
+            PathState::Untried => "untried",
+            PathState::Dead => "dead",
+        }
+    }
+}
+
 /// Counts of the reflector.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReflectorCounts {
@@ -68,4 +100,18 @@ pub struct ReflectorCounts {
     pub reflected: u64,
     /// Other probes, and reflections that are less than usual, by kind; only what has occurred.
     pub refused: BTreeMap<String, u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PathState::{self, Bad, Dead, Degraded, Good, Untried};
+
+    #[test]
+    fn a_state_is_written_as_it_is_named() {
+        for state in [Good, Degraded, Bad, Untried, Dead] {
+            let json = serde_json::to_string(&state).unwrap();
+            assert_eq!(json, format!("\"{}\"", state.name()));
+            assert_eq!(serde_json::from_str::<PathState>(&json).unwrap(), state);
+        }
+    }
 }

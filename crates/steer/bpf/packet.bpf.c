@@ -17,8 +17,8 @@
 //
 // A VLAN's outer tag lies beside the frame: Linux has taken it out before either is asked.
 //
-// What culvert gives back to a port (back.bpf.c) comes in by it once more, and is told by its mark. What is to have
-// none comes with the mark's complement, which `shut` takes off.
+// What culvert gives back to a port (back.bpf.c) comes in by it once more, and is told by the bits of its mark; an
+// uplink's mark may have others beside. What is to have none comes with the mark's complement, which `shut` takes off.
 
 #define PACKET
 #define BESIDE
@@ -58,7 +58,7 @@ static __always_inline int is_given_back(const struct __sk_buff *skb)
 	__u32 zero = 0;
 	__u32 *mark = bpf_map_lookup_elem(&given_back, &zero);
 
-	return mark && *mark && skb->mark == *mark;
+	return mark && *mark && (skb->mark & *mark) == *mark;
 }
 
 static __always_inline int is_given_back_unmarked(const struct __sk_buff *skb)

@@ -72,6 +72,22 @@ impl GiveBack {
         self.set_entry(tag, ifindex, self.given_back(unmarks), tags)
     }
 
+    /// Has packets with this tag given back to this interface, or to the VLAN of it with these tags, with a mark that rules of
+    /// Linux's route by.
+    ///
+    /// # Errors
+    ///
+    /// As [`GiveBack::set`].
+    pub fn set_uplink(
+        &mut self,
+        tag: u16,
+        ifindex: u32,
+        mark: u32,
+        tags: VlanTags,
+    ) -> Result<(), SteerError> {
+        self.set_entry(tag, ifindex, Given { mark, unmarked: 0 }, tags)
+    }
+
     const fn given_back(&self, unmarks: bool) -> Given {
         match (unmarks, self.mark) {
             (false, mark) => Given { mark, unmarked: 0 },

@@ -22,6 +22,8 @@ impl Linux {
         let are_vlans_new = self.vlans.follow(snapshot, &config.vlans, slot_of);
         self.way_back.follow(crew.ports.working().chain(self.memifs.working()));
         self.way_back.follow_vlans(self.vlans.taken());
+        let uplink_tags = self.way_back.follow_uplinks(&crew.paths.marks());
+        let uplink_tags = uplink_tags.into_iter().collect();
         let known = Known {
             ports: &crew.ports,
             memifs: &self.memifs,
@@ -35,7 +37,7 @@ impl Linux {
         let topology = topology::topology(snapshot, self.reflection.fib(), &known);
         let segments = self.reflection.segments_seen().functions();
         let overlays = self.overlays.overlays();
-        (Topology { segments, overlays, ..topology }, are_vlans_new)
+        (Topology { segments, overlays, uplink_tags, ..topology }, are_vlans_new)
     }
 
     /// Follows Linux's own XFRM interfaces, where it owns SAs and policies.

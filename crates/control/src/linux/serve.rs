@@ -109,6 +109,7 @@ impl Linux {
             }
             Change::Route(route) | Change::RouteRemoved(route) => {
                 wants.topology = true;
+                wants.paths |= crew.paths.are_concerned(route, self.observer.snapshot());
                 self.steer_route(route, crew);
                 wants.routes.insert(route.dst);
             }

@@ -222,6 +222,7 @@ pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
         applications: None,
         rate_rules: Arc::default(),
         path_ends: Arc::default(),
+        uplink_tags: HashMap::default(),
         guarded: Vec::new(),
         sockets: esp_sockets.ways().collect(),
         local: snapshot.addresses().map(|a| a.addr).collect::<HashSet<_, _>>(),

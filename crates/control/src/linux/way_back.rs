@@ -15,6 +15,7 @@
 //! | decrypted by an SA of a tunnel interface | that interface |
 //! | decrypted by an SA of an XFRM interface of Linux's own | that interface, with the mark of what was judged; the private interface, where the other filters reverse paths strictly |
 //! | decrypted by an SA that marks its packets (`set_mark_in`) | the private interface or its tunnel interface, with the mark |
+//! | cleartext that Linux translates for an uplink | the port that it came in by, with the uplink's mark |
 //! | decrypted, and marked by a `[[mark]]` rule | the private interface, with the mark |
 //!
 //! A port in generic mode gets nothing back, because its program would take it again. Then, and where the
@@ -51,6 +52,9 @@ pub struct WorkingPort<'a> {
 /// The first tag that stands for a mark; those of ports are below, those of VLANs above.
 const FIRST_MARK: u16 = 1 + slots::MAX_PORTS as u16;
 
+/// Port and tags of a VLAN, as the program knows an interface that gets packets back.
+type Known = (u32, VlanTags);
+
 /// The program that gives packets back to interfaces.
 pub struct WayBack {
     program: Option<GiveBack>,
@@ -60,6 +64,9 @@ pub struct WayBack {
     vlans: BTreeMap<u16, (u32, bool, VlanTags)>,
     /// The ports among them whose programs take marks off.
     unmarking: BTreeSet<u32>,
+    /// Tags of what goes back to an interface with the mark of an uplink, by the interface's index and the mark; and what the
+    /// program knows of them.
+    uplinks: BTreeMap<(u32, u32), (u16, Known)>,
     /// Tags of the marks that SAs set, and that rules give to what is decrypted.
     marks: BTreeMap<Marks, u16>,
     /// Why there is no program.
@@ -90,6 +97,7 @@ impl WayBack {
             tags: BTreeMap::new(),
             vlans: BTreeMap::new(),
             unmarking: BTreeSet::new(),
+            uplinks: BTreeMap::new(),
             marks: BTreeMap::new(),
             trouble,
             warnings: BTreeMap::new(),
@@ -103,6 +111,7 @@ impl WayBack {
             tags: BTreeMap::new(),
             vlans: BTreeMap::new(),
             unmarking: BTreeSet::new(),
+            uplinks: BTreeMap::new(),
             marks: BTreeMap::new(),
             trouble: None,
             warnings: BTreeMap::new(),
@@ -164,10 +173,10 @@ impl WayBack {
     /// interface by which what has such a mark and `if_id` comes in, and the mark that it has then, if there is
     /// one. To be told before workers are.
     pub fn follow_marks(&mut self, wanted: &[Marks], way: impl Fn(Marks) -> Option<(u32, u32)>) {
-        let Some(program) = &mut self.program else { return };
         let set: BTreeSet<&Marks> = wanted.iter().collect();
         self.marks.retain(|marks, _| set.contains(marks));
-        let used: BTreeSet<u16> = self.marks.values().copied().collect();
+        let used = self.used();
+        let Some(program) = &mut self.program else { return };
         let mut free = (FIRST_MARK..FIRST_TAG).filter(|tag| !used.contains(tag));
         for marks in wanted {
             let known = self.marks.get(marks).copied();
@@ -188,6 +197,55 @@ impl WayBack {
                 Err(error) => warn!(%error, mark = marks.mark, "Linux cannot be told this mark"),
             }
         }
+    }
+
+    /// Follows the marks of uplinks, after ports and VLANs: each interface gets its packets back with each of them. Returns the
+    /// tags by index and mark. To be told before workers are.
+    pub fn follow_uplinks(&mut self, marks: &BTreeSet<u32>) -> BTreeMap<(u32, u32), u16> {
+        let wanted: BTreeMap<(u32, u32), (u16, Known)> = self
+            .tags
+            .iter()
+            .flat_map(|(ifindex, tag)| marks.iter().map(move |mark| ((*ifindex, *mark), *tag)))
+            .map(|(key, tag)| {
+                let vlan = self.vlans.get(&(tag & !HAS_PRIORITY));
+                let known = vlan.map_or((key.0, VlanTags::NONE), |(port, _, tags)| (*port, *tags));
+                (key, (tag & HAS_PRIORITY, known))
+            })
+            .collect();
+        self.uplinks.retain(|key, _| wanted.contains_key(key));
+        let used = self.used();
+        let mut free = (FIRST_MARK..FIRST_TAG).rev().filter(|tag| !used.contains(tag));
+        let Some(program) = &mut self.program else { return BTreeMap::new() };
+        for ((ifindex, mark), (flag, known)) in wanted {
+            let before = self.uplinks.get(&(ifindex, mark)).copied();
+            let before = before.map(|(tag, known)| (tag & !HAS_PRIORITY, known));
+            if before.is_some_and(|(_, of)| of == known) {
+                continue;
+            }
+            let Some(tag) = before.map(|(tag, _)| tag).or_else(|| free.next()) else {
+                warn!(
+                    "there are more uplinks and interfaces than Linux can be told: some connections begin as the routes \
+                     lead"
+                );
+                break;
+            };
+            match program.set_uplink(tag, known.0, mark, known.1) {
+                Ok(()) => {
+                    self.uplinks.insert((ifindex, mark), (tag | flag, known));
+                }
+                Err(error) => {
+                    warn!(%error, mark, "Linux cannot be told the mark of an uplink");
+                    self.uplinks.remove(&(ifindex, mark));
+                }
+            }
+        }
+        self.uplinks.iter().map(|(key, (tag, _))| (*key, *tag)).collect()
+    }
+
+    /// Tags that stand for marks.
+    fn used(&self) -> BTreeSet<u16> {
+        let of_uplinks = self.uplinks.values().map(|(tag, _)| tag & !HAS_PRIORITY);
+        self.marks.values().copied().chain(of_uplinks).collect()
     }
 
     /// The tags by which Linux takes decrypted packets with a mark.

@@ -3,6 +3,8 @@
 mod keys;
 mod rows;
 mod rules;
+mod states;
+mod uplinks;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +15,9 @@ use std::time::{Duration, Instant};
 use apps::AppId;
 use config::{PathConfig, PathMode, PathsConfig, SteerConfig};
 
-use dataplane::{PathEnds, PathReflector, PathSession, PathSetup, PathState, Probes, Steering};
+use dataplane::{
+    PathEnds, PathReflector, PathSession, PathSetup, PathState, ProbeExit, Probes, Steering,
+};
 use esp::IvSource;
 use mirror::Snapshot;
 use paths::stamp::Key;
@@ -24,8 +28,9 @@ use crate::clock::Now;
 use crate::workers::Workers;
 
 pub use keys::read_key;
-use rules::{NO_INTERFACE, PathSelection};
+use rules::{NO_INTERFACE, PathSelection, routing_mark};
 use selection::Standing;
+use states::shown;
 
 /// Sessions that a stateful reflector counts for.
 const COUNTED_SESSIONS: usize = 4096;
@@ -41,16 +46,22 @@ pub struct Paths {
     sessions: Vec<Session>,
     /// Places of sessions, by their identities.
     by_id: HashMap<u32, usize>,
+    /// Places of sessions, by their path's place and class.
+    by_class: HashMap<(usize, u8), usize>,
     /// Packets that the worker that measures is given.
     ends: Arc<PathEnds>,
     reflector: Option<u32>,
     next_id: u32,
     random: Option<IvSource>,
-    /// Tunnel interfaces as the worker was told of them, by session. `None`: it is to be told anew.
-    told: Option<Vec<u32>>,
+    /// How probes leave, as the worker was told, by session. `None`: it is to be told anew.
+    told: Option<Vec<ProbeExit>>,
+    /// Bits of the mark of what culvert gives back to Linux.
+    own_mark: u32,
     selection: PathSelection,
     /// Qualities by session, as the worker has told them last.
     measured: HashMap<u32, Quality>,
+    /// True if paths are to be judged at once: a state, an interface or a rule has changed.
+    is_urgent: bool,
     /// Place of the session that the worker is asked of next, and when.
     next: (usize, Option<Instant>),
 }
@@ -77,10 +88,11 @@ impl Paths {
     pub fn follow(
         &mut self,
         now: Now,
-        options: &PathsConfig,
+        (options, own_mark): (&PathsConfig, u32),
         configured: &[PathConfig],
         steers: &[SteerConfig],
     ) -> Result<(), String> {
+        self.own_mark = own_mark;
         let files = configured.iter().filter_map(|path| path.key_file.as_ref());
         let files = files.chain(options.key_files.iter().filter(|_| options.reflector));
         let mut keys: HashMap<PathBuf, Key> = HashMap::new();
@@ -132,6 +144,9 @@ impl Paths {
         }
         let by_id = sessions.iter().enumerate().map(|(at, session)| (session.id, at));
         self.by_id = by_id.collect();
+        let by_class = sessions.iter().enumerate();
+        self.by_class = by_class.map(|(at, session)| ((session.path, session.dscp), at)).collect();
+        self.is_urgent = true;
         self.sessions = sessions;
         let same_keys = options.key_files.iter().all(|file| self.keys.get(file) == keys.get(file));
         self.reflector = match self.reflector {
@@ -147,7 +162,7 @@ impl Paths {
         self.configured = configured.to_vec();
         self.told = None;
         self.ends = Arc::new(self.all_ends());
-        self.selection.follow(steers, configured);
+        self.selection.follow(steers, configured, own_mark);
         self.measured.retain(|id, _| self.sessions.iter().any(|session| session.id == *id));
         Ok(())
     }
@@ -163,16 +178,19 @@ impl Paths {
             ..PathEnds::default()
         };
         for session in &self.sessions {
-            let Some(PathConfig { source, to, .. }) = self.configured.get(session.path) else {
-                continue;
+            let Some(path) = self.configured.get(session.path) else { continue };
+            let PathConfig { source, to, .. } = path;
+            let (stamps, echoes) = match path.uplink {
+                Some(_) => (&mut ends.clear.sessions, &mut ends.clear.echoes),
+                None => (&mut ends.sessions, &mut ends.echoes),
             };
             match session.probes {
                 Probes::Stamp { local, far } => {
                     let far = SocketAddr::new(*to, far);
-                    ends.sessions.insert((SocketAddr::new(*source, local), far));
+                    stamps.insert((SocketAddr::new(*source, local), far));
                 }
                 Probes::Echo(_) => {
-                    ends.echoes.insert((*source, *to));
+                    echoes.insert((*source, *to));
                 }
             }
         }
@@ -181,25 +199,26 @@ impl Paths {
 
     /// Tells the worker what it is to measure, if that has changed, or the interfaces have.
     pub fn serve(&mut self, snapshot: &Snapshot, workers: &Workers) {
+        self.selection.follow_links();
+        self.is_urgent = true;
         let links: HashMap<&str, u32> = match self.sessions.is_empty() {
             true => HashMap::new(),
             false => snapshot.links().map(|link| (link.name.as_str(), link.index)).collect(),
         };
-        let tunnels: Vec<u32> =
-            self.sessions.iter().map(|session| self.tunnel(&links, session)).collect();
-        if self.told.as_ref() == Some(&tunnels) {
+        let exits: Vec<ProbeExit> =
+            self.sessions.iter().map(|session| self.exit(&links, session)).collect();
+        if self.told.as_ref() == Some(&exits) {
             return;
         }
         // Nothing is measured, and nothing was.
         let is_empty = self.sessions.is_empty() && self.reflector.is_none();
         if is_empty && self.next_id == 0 {
-            self.told = Some(tunnels);
+            self.told = Some(exits);
             return;
         }
         let now_ns = workers.now_ns();
-        let sessions = self.sessions.iter().zip(&tunnels);
-        let sessions =
-            sessions.filter_map(|(session, tunnel)| self.session(session, *tunnel, now_ns));
+        let sessions = self.sessions.iter().zip(&exits);
+        let sessions = sessions.filter_map(|(session, exit)| self.session(session, *exit, now_ns));
         let sessions = sessions.collect();
         let reflector = self.reflector.map(|id| {
             let Paths { options, keys, .. } = &*self;
@@ -210,7 +229,7 @@ impl Paths {
             PathReflector { id, port: options.port, reflector }
         });
         workers.measure(PathSetup { sessions, reflector });
-        self.told = Some(tunnels);
+        self.told = Some(exits);
     }
 
     /// When paths are to be judged again; `None` without rules.
@@ -240,16 +259,16 @@ impl Paths {
             self.next = (from, Some(now.at + JUDGED_EVERY));
             self.measured.extend(reports.into_iter().map(|report| (report.id, report.quality)));
         }
-        let Paths { sessions, measured, selection, .. } = self;
-        let places = sessions.iter().map(|session| ((session.path, session.dscp), session));
-        let places: HashMap<_, _> = match selection.is_empty() {
-            true => HashMap::new(),
-            false => places.collect(),
-        };
+        // Many rounds have nothing to do with paths.
+        if !is_due && !std::mem::take(&mut self.is_urgent) {
+            return None;
+        }
+        self.is_urgent = false;
+        let Paths { sessions, by_class, measured, selection, .. } = self;
         let clock = Duration::from_nanos(now.at_ns);
         let (steering, changed) =
             selection.update(clock, snapshot, application, |path, class| {
-                let session = places.get(&(path, class))?;
+                let session = by_class.get(&(path, class)).and_then(|at| sessions.get(*at))?;
                 quality_of(session.state, measured.get(&session.id))
             })?;
         let by_rule = |name: &String| Occurrence::Steered {
@@ -286,16 +305,21 @@ impl Paths {
         rules.collect()
     }
 
-    /// Index of a session's tunnel interface, or one that none has; 0 without one.
-    fn tunnel(&self, links: &HashMap<&str, u32>, session: &Session) -> u32 {
-        let path = self.configured.get(session.path);
-        match path.and_then(|path| path.tunnel.as_deref()) {
-            Some(name) => links.get(name).copied().unwrap_or(NO_INTERFACE),
-            None => 0,
+    /// How a session's probes leave; by an interface that none is where its own is not there.
+    fn exit(&self, links: &HashMap<&str, u32>, session: &Session) -> ProbeExit {
+        let index = |name: &str| links.get(name).copied().unwrap_or(NO_INTERFACE);
+        let Some(path) = self.configured.get(session.path) else { return ProbeExit::Tunnel(0) };
+        match (&path.uplink, &path.tunnel) {
+            (Some(uplink), _) => {
+                let mark = routing_mark(path, self.own_mark);
+                ProbeExit::Uplink { ifindex: index(uplink), mark }
+            }
+            (None, Some(tunnel)) => ProbeExit::Tunnel(index(tunnel)),
+            (None, None) => ProbeExit::Tunnel(0),
         }
     }
 
-    fn session(&self, session: &Session, tunnel: u32, now_ns: u64) -> Option<PathSession> {
+    fn session(&self, session: &Session, exit: ProbeExit, now_ns: u64) -> Option<PathSession> {
         let path = self.configured.get(session.path)?;
         let noise = session.noise;
         let kind = match path.mode {
@@ -316,7 +340,7 @@ impl Paths {
             far: path.to,
             probes: session.probes,
             dscp: session.dscp,
-            tunnel,
+            exit,
             prober,
         })
     }
@@ -331,12 +355,13 @@ impl Paths {
     ) -> Option<Occurrence> {
         let session = self.by_id.get(&id).and_then(|at| self.sessions.get_mut(*at))?;
         (session.state, session.since) = (to, now.at);
+        self.is_urgent = true;
         let path = self.configured.get(session.path)?;
         Some(Occurrence::PathState {
             path: path.name.clone(),
             dscp: session.dscp,
-            from: from.name().to_owned(),
-            to: to.name().to_owned(),
+            from: shown(from),
+            to: shown(to),
         })
     }
 
@@ -373,7 +398,7 @@ fn quality_of(state: PathState, measured: Option<&Quality>) -> Option<selection:
             is_alive: true,
             delay: Duration::from_nanos(quality.delay_ns),
             jitter: Duration::from_nanos(quality.jitter_ns),
-            loss_ppm: quality.loss_ppm(),
+            loss_ppm: quality.judged_loss_ppm(),
         }),
     }
 }

@@ -7,6 +7,7 @@ use dataplane::{PathReport, PathReports};
 use paths::{Reflections, Refusals};
 use report::{MeasuredPath, MeasuredPaths, ReflectorCounts};
 
+use super::states::shown;
 use super::{Paths, Session};
 use crate::clock::Now;
 use crate::workers::Workers;
@@ -58,6 +59,7 @@ impl Paths {
         let mut row = MeasuredPath {
             name: path.name.clone(),
             tunnel: path.tunnel.clone(),
+            uplink: path.uplink.clone(),
             source: Some(path.source),
             to: Some(path.to),
             mode: match path.mode {
@@ -71,7 +73,7 @@ impl Paths {
             ..MeasuredPath::default()
         };
         let state = report.map_or(session.state, |report| report.state);
-        row.state = state.name().into();
+        row.state = shown(state);
         row.penalty = u64::from(path.cost) + u64::from(state.penalty());
         if let Some(report) = report {
             let quality = &report.quality;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use apps::AppId;
 use config::{PathConfig, SteerConfig};
-use dataplane::{PathExit, SteerRule, Steering};
+use dataplane::{ClearExit, PathExit, SteerRule, Steering};
 use mirror::Snapshot;
 use selection::{Quality, Selector, Standing};
 
@@ -17,6 +17,8 @@ pub(super) const NO_INTERFACE: u32 = u32::MAX;
 #[derive(Default)]
 pub struct PathSelection {
     paths: Vec<PathConfig>,
+    /// Bits that the marks of packets have beside a path's, where Linux gets them back.
+    own_mark: u32,
     rules: Vec<(SteerConfig, Selector)>,
     /// As they were published: of each rule the index of the interface and the application that it names, and the exits of
     /// the paths.
@@ -24,11 +26,14 @@ pub struct PathSelection {
     applications: Vec<Option<AppId>>,
     exits: Vec<Option<PathExit>>,
     is_new: bool,
+    /// True if interfaces may be others than those that exits were found by.
+    are_links_new: bool,
 }
 
 impl PathSelection {
     /// Follows another configuration. While the paths stay the same a rule that stays the same keeps its state.
-    pub fn follow(&mut self, rules: &[SteerConfig], paths: &[PathConfig]) {
+    pub fn follow(&mut self, rules: &[SteerConfig], paths: &[PathConfig], own_mark: u32) {
+        self.own_mark = own_mark;
         let keeps = self.paths == paths;
         if keeps && self.rules.iter().map(|(rule, _)| rule).eq(rules) {
             return;
@@ -46,6 +51,11 @@ impl PathSelection {
         self.is_new = true;
     }
 
+    /// Interfaces may have changed: where paths leave is found out anew.
+    pub fn follow_links(&mut self) {
+        self.are_links_new = true;
+    }
+
     /// True if there is nothing to choose.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
@@ -61,9 +71,15 @@ impl PathSelection {
         application: impl Fn(&str) -> Option<AppId>,
         quality: impl Fn(usize, u8) -> Option<Quality>,
     ) -> Option<(Steering, Vec<String>)> {
-        let exits: Vec<_> = self.paths.iter().map(|path| exit(snapshot, path)).collect();
-        let interfaces: Vec<_> =
-            self.rules.iter().map(|(rule, _)| interface(snapshot, rule)).collect();
+        let mut is_other = std::mem::take(&mut self.is_new);
+        if std::mem::take(&mut self.are_links_new) || is_other {
+            let exits: Vec<_> =
+                self.paths.iter().map(|path| exit(snapshot, path, self.own_mark)).collect();
+            let interfaces: Vec<_> =
+                self.rules.iter().map(|(rule, _)| interface(snapshot, rule)).collect();
+            is_other |= exits != self.exits || interfaces != self.interfaces;
+            (self.exits, self.interfaces) = (exits, interfaces);
+        }
         // One that is not there is no flow's.
         let applications: Vec<_> = self
             .rules
@@ -72,24 +88,22 @@ impl PathSelection {
                 rule.application.as_deref().map(|name| application(name).unwrap_or(AppId::NONE))
             })
             .collect();
-        let is_other = std::mem::take(&mut self.is_new)
-            || applications != self.applications
-            || exits != self.exits
-            || interfaces != self.interfaces;
+        is_other |= applications != self.applications;
+        self.applications = applications;
+        let PathSelection { exits, paths, rules, .. } = self;
         let mut changed = Vec::new();
-        for (rule, selector) in &mut self.rules {
+        for (rule, selector) in rules {
             let of_path = |at: u16| {
                 let at = usize::from(at);
                 if exits.get(at).is_none_or(Option::is_none) {
                     return Some(Quality::default());
                 }
-                quality(at, rule.class_of(self.paths.get(at)?)?.0)
+                quality(at, rule.class_of(paths.get(at)?)?.0)
             };
             if selector.update(now, of_path) {
                 changed.push(rule.name.clone());
             }
         }
-        (self.exits, self.interfaces, self.applications) = (exits, interfaces, applications);
         (is_other || !changed.is_empty()).then(|| (self.steering(), changed))
     }
 
@@ -127,10 +141,27 @@ impl PathSelection {
     }
 }
 
-/// Where a path's packets leave; `None` if its tunnel interface is not there, or down.
-fn exit(snapshot: &Snapshot, path: &PathConfig) -> Option<PathExit> {
-    let link = snapshot.link_by_name(path.tunnel.as_deref()?).filter(|link| link.up)?;
-    Some(PathExit { name: Arc::from(path.name.as_str()), ifindex: link.index, gateway: None })
+/// Where a path's packets leave; `None` if its interface is not there, or down.
+fn exit(snapshot: &Snapshot, path: &PathConfig, own_mark: u32) -> Option<PathExit> {
+    let interface = path.tunnel.as_deref().or(path.uplink.as_deref())?;
+    let link = snapshot.link_by_name(interface).filter(|link| link.up)?;
+    let clear = path.uplink.is_some().then(|| {
+        let addresses = snapshot.addresses_of(link.index).map(|address| address.addr);
+        ClearExit {
+            mark: routing_mark(path, own_mark),
+            addresses: core::iter::once(path.source).chain(addresses).collect(),
+            is_translated: path.translated,
+        }
+    });
+    Some(PathExit { name: Arc::from(path.name.as_str()), ifindex: link.index, clear })
+}
+
+/// Mark by which Linux's rules lead out of a path's uplink, as Linux sees it on what culvert gives back.
+pub(super) const fn routing_mark(path: &PathConfig, own_mark: u32) -> u32 {
+    match path.mark {
+        0 => 0,
+        mark => mark | own_mark,
+    }
 }
 
 /// The index of the interface that a rule names. One that is not there has an index that none has.

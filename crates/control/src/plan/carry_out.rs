@@ -107,8 +107,9 @@ impl Daemon {
                 self.shows.vici.follow(to, &self.life.confinement).map_err(StepError::Vici)?;
             }
             Step::Paths(Change { to: (options, paths, steers), .. }) => {
+                let options = (options, self.config.tun.mark);
                 crew.paths.follow(now, options, paths, steers).map_err(StepError::Paths)?;
-                self.wants.topology = true;
+                (self.wants.topology, self.wants.paths) = (true, true);
             }
             Step::Workers(Change { to, .. }) => self.change_workers(to)?,
             Step::ClosePort(config) => crew.ports.remove(config, &crew.workers),
@@ -162,6 +163,7 @@ impl Daemon {
         let tunnelled = linux.tunnels.follow_all_routes(snapshot);
         let tunnelled = tunnelled.into_iter().chain(linux.reflection.segments().prefixes());
         let tunnelled = tunnelled.chain(linux.overlays.prefixes());
+        let tunnelled = tunnelled.chain(crew.paths.taken(snapshot));
         let steering = crew.ports.steering().with(local, policies, tunnelled);
         crew.ports.steer(steering);
         self.follow_links(now);

@@ -95,6 +95,7 @@ impl Sas {
         let tunnelled = linux.tunnels.follow_all_routes(snapshot);
         let tunnelled = tunnelled.into_iter().chain(linux.reflection.segments().prefixes());
         let tunnelled = tunnelled.chain(linux.overlays.prefixes());
+        let tunnelled = tunnelled.chain(crew.paths.taken(snapshot));
         let steering = crew.ports.steering().with(local, policies(), tunnelled);
         crew.ports.steer(steering);
         linux.private.follow(policies(), snapshot, linux.tunnels.led());

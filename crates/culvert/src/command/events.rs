@@ -86,7 +86,7 @@ fn text(event: &Event) -> String {
         }
         Occurrence::RateRestored { spi, dst } => ("rate-restored", format!("spi {spi} dst {dst}")),
         Occurrence::PathState { path, dscp, from, to } => {
-            ("path-state", format!("{path} (dscp {dscp}): {to}, was {from}"))
+            ("path-state", format!("{path} (dscp {dscp}): {}, was {}", to.name(), from.name()))
         }
         Occurrence::Steered { rule, paths } => {
             let to = if paths.is_empty() {

@@ -45,7 +45,7 @@ fn text(measured: &MeasuredPaths) -> String {
             ">SENT",
             ">ANSWERED",
             "PROBES",
-            "TUNNEL",
+            "BY",
             "TO",
         ];
         parts.push(table(&head, measured.paths.iter().map(row)));
@@ -78,7 +78,7 @@ fn row(path: &MeasuredPath) -> Vec<String> {
     vec![
         path.name.clone(),
         path.dscp.to_string(),
-        path.state.clone(),
+        path.state.name().to_owned(),
         format!("{} s", path.since_s),
         known(format!("{:.1} %", path.loss_percent)),
         delay(path.delay_ms),
@@ -88,7 +88,10 @@ fn row(path: &MeasuredPath) -> Vec<String> {
         si(path.sent),
         si(path.answered),
         format!("{}{} {} ms", path.mode, if path.keyed { ", key," } else { "" }, path.interval_ms),
-        path.tunnel.clone().unwrap_or_default(),
+        match &path.uplink {
+            Some(uplink) => format!("{uplink}, clear"),
+            None => path.tunnel.clone().unwrap_or_default(),
+        },
         path.to.map(|to| to.to_string()).unwrap_or_default(),
     ]
 }
@@ -114,7 +117,7 @@ mod tests {
         let path = MeasuredPath {
             name: "hq".into(),
             mode: "stamp".into(),
-            state: "degraded".into(),
+            state: report::PathState::Degraded,
             dscp: 46,
             interval_ms: 50,
             penalty: 500_010,

@@ -187,7 +187,16 @@ pub(crate) struct ToApplication {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measure {
     /// How Linux gets what is neither.
-    pub(crate) linux: LinuxWay,
+    pub(crate) other: Other,
+}
+
+/// How Linux gets a packet that proves to be another one than it may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Other {
+    /// Given to Linux.
+    ToLinux(LinuxWay),
+    /// Given back as received by the interface with this tag.
+    Back(u16),
 }
 
 /// How an SA protects packets.

@@ -23,7 +23,7 @@ mod turn;
 
 pub(crate) use action::{
     Action, Aggregate, BundleSlot, Decapsulate, Encapsulate, Forward, LinuxWay, LookSlot, Measure,
-    Offload, RateSlot, Seal, StepTo, ToApplication, TranslationSlot, Wrap, ip_len,
+    Offload, Other, RateSlot, Seal, StepTo, ToApplication, TranslationSlot, Wrap, ip_len,
 };
 pub(crate) use between::{Between, Made, RefusedStep, SteppedScratch};
 pub use counter::Counter;

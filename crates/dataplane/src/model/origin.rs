@@ -52,6 +52,13 @@ pub(crate) enum Origin {
         /// True if it answers a packet that had been decrypted, and so must not leave in clear.
         protected: bool,
     },
+    /// The worker itself: a probe of an uplink, which leaves in clear by it or not at all.
+    Probe {
+        /// The uplink's interface.
+        ifindex: u32,
+        /// Mark by which rules lead out of the uplink.
+        mark: u32,
+    },
 }
 
 impl Origin {
@@ -61,7 +68,10 @@ impl Origin {
             Origin::Port { ifindex, .. }
             | Origin::Decrypted { ifindex, .. }
             | Origin::Stepped { ifindex, .. } => ifindex,
-            Origin::Linux { .. } | Origin::Tunnel { .. } | Origin::Worker { .. } => LOOPBACK,
+            Origin::Linux { .. }
+            | Origin::Tunnel { .. }
+            | Origin::Worker { .. }
+            | Origin::Probe { .. } => LOOPBACK,
         }
     }
 
@@ -73,7 +83,8 @@ impl Origin {
             | Origin::Decrypted { mark, .. }
             | Origin::Stepped { mark, .. } => Marks::of_mark(mark),
             Origin::Tunnel { marks, .. } => marks,
-            Origin::Worker { .. } => Marks::of_mark(0),
+            // Its mark is for routing alone.
+            Origin::Worker { .. } | Origin::Probe { .. } => Marks::of_mark(0),
         }
     }
 
@@ -83,7 +94,10 @@ impl Origin {
             Origin::Port { .. } | Origin::Decrypted { .. } => true,
             // A step has spent it, but for what was inside.
             Origin::Stepped { index, .. } => was_inside(index),
-            Origin::Linux { .. } | Origin::Tunnel { .. } | Origin::Worker { .. } => false,
+            Origin::Linux { .. }
+            | Origin::Tunnel { .. }
+            | Origin::Worker { .. }
+            | Origin::Probe { .. } => false,
         }
     }
 

@@ -10,7 +10,7 @@ use super::gtpu::{is_cut_gtpu, is_from_application, of_applications, service};
 use super::leave::{leave_to_linux, leaves_in_clear};
 use super::nat::Nat;
 use super::overlays::of_overlays;
-use super::paths::measured;
+use super::paths::{measured, measured_in_clear};
 use super::question::Context;
 use super::quoted::verify_by_quoted;
 use super::segment_errors::note_segment_error;
@@ -119,7 +119,8 @@ fn cleartext<N: Notes>(
         _ if is_left => Decision::Go(leave_to_linux(question, ifindex, false)),
         Direction::In => {
             note_local(question);
-            of_overlays(question, Decision::Go(leave_to_linux(question, ifindex, is_barred)))
+            let linux = Decision::Go(leave_to_linux(question, ifindex, is_barred));
+            measured_in_clear(question, of_overlays(question, linux))
         }
         Direction::Forward | Direction::Out => {
             go_on(question, Origin::Port { ifindex, mark, is_barred }, |context| {
@@ -291,5 +292,5 @@ fn to_linux(context: &Context<'_>, marks: Marks, tunnel: Option<Tunnel>) -> Deci
 /// A packet that Linux gets as one for this host: it may find out that it is not, and then the connection's next
 /// packets are carried.
 pub(super) fn note_local<N: Notes>(question: &mut Question<'_, N>) {
-    question.is_for_flow &= !matches!(question.nat, Nat::Unknown | Nat::Linuxs);
+    question.is_for_flow &= !matches!(question.nat, Nat::Unknown { .. } | Nat::Linuxs { .. });
 }

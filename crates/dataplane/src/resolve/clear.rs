@@ -36,7 +36,8 @@ pub(super) fn clear<N: Notes>(question: &mut Question<'_, N>, origin: Origin) ->
         | Origin::Tunnel { .. }
         | Origin::Decrypted { .. }
         | Origin::Stepped { .. }
-        | Origin::Worker { .. } => forward(question, origin),
+        | Origin::Worker { .. }
+        | Origin::Probe { .. } => forward(question, origin),
     }
 }
 

@@ -33,6 +33,7 @@ pub(crate) mod homes;
 mod inside_overlay;
 mod leave;
 mod limits;
+mod lookup;
 mod mss;
 mod nat;
 mod neighbours;

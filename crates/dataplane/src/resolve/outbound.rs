@@ -36,21 +36,19 @@ pub(super) fn outbound<N: Notes>(question: &mut Question<'_, N>, origin: Origin)
         Policy::Protect(sa) => protect(question, origin, sa),
         Policy::ProtectAll(sas) => protect_all(question, origin, &sas),
         Policy::Wait(key) => Decision::Hold(key, origin),
-        answer @ (Policy::Clear | Policy::Unnamed) => {
-            match tunnel_ahead(question.view, question.h, origin) {
-                Some(tunnel) => {
-                    tell_path(question, origin);
-                    through_tunnel(question, origin, tunnel)
-                }
-                None if matches!(answer, Policy::Unnamed)
-                    && let Some(prefix) = guarded(question, origin) =>
-                {
-                    question.tell(|| Step::Guard(prefix));
-                    Decision::Drop(DropReason::OutPolicyBlock)
-                }
-                None => clear(question, origin),
+        answer @ (Policy::Clear | Policy::Unnamed) => match tunnel_ahead(question, origin) {
+            Some(tunnel) => {
+                tell_path(question, origin);
+                through_tunnel(question, origin, tunnel)
             }
-        }
+            None if matches!(answer, Policy::Unnamed)
+                && let Some(prefix) = guarded(question, origin) =>
+            {
+                question.tell(|| Step::Guard(prefix));
+                Decision::Drop(DropReason::OutPolicyBlock)
+            }
+            None => clear(question, origin),
+        },
     }
 }
 

@@ -4,8 +4,8 @@ use forward::RouteResult;
 use io::tun::back::UNMARKED;
 use wire::Fragment;
 
+use super::lookup::lookup;
 use super::question::Context;
-use super::ways::lookup;
 use super::{Decision, Question};
 use crate::model::{Action, Decapsulate, Draft, Notes, Origin, Step};
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use wire::Family;
 
 use super::Question;
+use super::lookup::lookup;
 use super::neighbours::adjacency;
 use super::overlays::note_far_end;
 use super::question::Context;
 use super::segments::note_headend;
 use super::steer::steered;
-use super::ways::{Route, lookup, onward, route, route_of};
+use super::ways::{Route, onward, route, route_of};
 use crate::model::{
     Adjacency, FIRST_SEGMENTS_SLOT, FIRST_VLAN_SLOT, NextHop, Notes, Origin, Step, is_function,
 };
@@ -40,8 +41,8 @@ pub(super) fn onto(context: &Context<'_>, origin: Origin, to: NextHop) -> NextHo
 
 /// Where a packet leads that leaves, by where it came from.
 pub(super) fn way_onward<N: Notes>(question: &mut Question<'_, N>, origin: Origin) -> Route {
-    let (view, h) = (question.view, question.h);
-    let found = onward(view, h, origin);
+    let h = question.h;
+    let found = onward(question, origin);
     tell_path(question, origin);
     question.tell(|| Step::Route { dst: h.dst, to: found.into() });
     note_way(question, found);
@@ -54,7 +55,9 @@ pub(super) fn tell_path<N: Notes>(question: &mut Question<'_, N>, origin: Origin
     if view.steering.is_empty() {
         return;
     }
-    if let Some(Steered { rule, exit }) = steered(view, h, origin, &lookup(view, h, origin)) {
+    let found = lookup(view, h, origin);
+    // Of a translated connection its translation is told.
+    if let Some(Steered { rule: Some(rule), exit }) = steered(question, origin, &found) {
         let path = exit.map(|exit| Arc::clone(&exit.name));
         question.tell(|| Step::Path { rule: Arc::clone(rule), path });
     }
@@ -66,8 +69,8 @@ pub(super) fn is_steered_to_port(context: &Context<'_>, origin: Origin) -> bool 
     if view.steering.is_empty() {
         return false;
     }
-    let steered = steered(view, h, origin, &lookup(view, h, origin));
-    steered.is_some_and(|steered| !matches!(route_of(view, h, steered), Route::Tunnel(_)))
+    let steered = steered(context, origin, &lookup(view, h, origin));
+    steered.is_some_and(|steered| !matches!(route_of(context, origin, steered), Route::Tunnel(_)))
 }
 
 /// A plan hangs on what becomes of the packets of a headend, or to a far end of an overlay.

@@ -6,8 +6,9 @@ use policy::{Direction, Marks};
 use srv6::{Behaviour, Headend};
 use wire::Family;
 
+use super::lookup::lookup;
 use super::question::Context;
-use super::ways::{fits_sa, lookup, outer_headers};
+use super::ways::{fits_sa, outer_headers};
 use super::{Decision, Question};
 use crate::model::{Action, Draft, LOOPBACK, NextHop, Notes, Origin, Step, StepTo, ip_len};
 use crate::view::View;
@@ -100,6 +101,9 @@ fn is_inside_domain(view: &View, origin: Origin) -> bool {
         }
         // It was inside when it came to the step before.
         Origin::Stepped { .. } => true,
-        Origin::Linux { .. } | Origin::Tunnel { .. } | Origin::Worker { .. } => true,
+        Origin::Linux { .. }
+        | Origin::Tunnel { .. }
+        | Origin::Worker { .. }
+        | Origin::Probe { .. } => true,
     }
 }

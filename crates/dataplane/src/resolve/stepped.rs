@@ -36,7 +36,7 @@ pub(super) fn stepped<N: Notes>(
         return outbound(question, Origin::Stepped { index, mark, protected, ifindex: LOOPBACK });
     }
     let origin = Origin::Stepped { index, mark, protected, ifindex: route.ifindex };
-    let way = onward(view, h, origin);
+    let way = onward(question, origin);
     let is_local = matches!(way, Route::Local);
     question.tell(|| Step::Ends { is_local });
     if was_inside(index) && !view.is_possible_source(h.src, is_local) {

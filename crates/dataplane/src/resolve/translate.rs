@@ -10,13 +10,19 @@
 //! addresses that it leaves with (`nf_xfrm_me_harder`). Linux gets everything that is rare: fragments, ICMP errors,
 //! a TTL that ends, packets that are too long, what waits for an SA.
 
+use std::sync::Arc;
+
+use forward::IcmpCause;
 use io::tun::back::UNMARKED;
+use outcome::DropReason;
+use policy::Direction;
 
 use super::leave::{leave_to_linux, leaves_in_clear};
 use super::nat::{Connection, Nat};
 use super::outbound::outbound;
 use super::question::Context;
 use super::segments::at_segment;
+use super::steer::{ForLinux, flow_of, may_leave_in_clear, uplink_for_linux};
 use super::{Decision, Question};
 use crate::model::{Action, Draft, NatSays, Notes, Origin, Step, Translation};
 
@@ -33,6 +39,36 @@ pub(super) fn leave_for_nat(context: &Context<'_>, arrived: (u32, u32), is_barre
     }
 }
 
+/// True if Linux is to translate a packet for the uplink that rules lead it to, and has no rules of NAT so far.
+fn begins_translation(context: &Context<'_>, origin: Origin) -> bool {
+    uplink_for_linux(context, origin).is_some_and(|uplink| uplink.clear.is_translated)
+}
+
+/// A packet that Linux has to see and send by an uplink: it gets the uplink's mark. `None` if it is to leave by none, or
+/// Linux cannot be told of the mark at its port.
+fn by_uplink<N: Notes>(question: &mut Question<'_, N>, origin: Origin) -> Option<Decision> {
+    let Origin::Port { ifindex, .. } = origin else { return None };
+    let ForLinux { rule, path, clear } = uplink_for_linux(question, origin)?;
+    if let Some(rule) = rule {
+        question.tell(|| Step::Path { rule: Arc::clone(rule), path: Some(Arc::clone(path)) });
+    }
+    if !may_leave_in_clear(question, origin) {
+        let cause = IcmpCause::Prohibited;
+        return Some(Decision::Error(cause, DropReason::SteerCleartext, origin));
+    }
+    let tag = *question.view.topology.uplink_tags.get(&(ifindex, clear.mark))?;
+    Some(Decision::Go(Draft::of_flow(Action::BackToLinux { tag })))
+}
+
+/// Notes the policy by which a translated packet may leave in clear: that about the addresses that it has arrived with.
+fn note_consent<N: Notes>(question: &mut Question<'_, N>, origin: Origin) {
+    let view = question.view;
+    let arrived = *question.h;
+    let flow = flow_of(question, &arrived, origin);
+    let policy = view.reader.policy(Direction::Out, &flow).map(|policy| &**policy);
+    question.asked.note_stamp(view.reader.stamp(Direction::Out, &flow, policy));
+}
+
 /// A packet that goes on; `linux` is how Linux gets it where it has to.
 pub(super) fn go_on<N: Notes>(
     question: &mut Question<'_, N>,
@@ -43,15 +79,18 @@ pub(super) fn go_on<N: Notes>(
         return decision;
     }
     let connection = match question.nat {
-        Nat::Off => return outbound(question, origin),
-        Nat::Unknown | Nat::Linuxs => {
+        Nat::Off if !begins_translation(question, origin) => return outbound(question, origin),
+        Nat::Off | Nat::Unknown { .. } | Nat::Linuxs { .. } => {
             question.tell(|| Step::Nat(NatSays::Linux));
             question.is_for_flow = false;
-            return linux(question);
+            return by_uplink(question, origin).unwrap_or_else(|| linux(question));
         }
         Nat::Of(connection) => &**connection,
     };
     let Connection { found, rewrite, onward } = connection;
+    if rewrite.is_some() && question.view.steering.uplink_of(onward.src).is_some() {
+        note_consent(question, origin);
+    }
     question.tell(|| {
         Step::Nat(match rewrite {
             Some(to) => NatSays::Translated(*to),
@@ -64,7 +103,8 @@ pub(super) fn go_on<N: Notes>(
     let decision = outbound(question, origin);
     question.context.h = arrived;
     match decision {
-        Decision::Drop(_) => decision,
+        Decision::Drop(_)
+        | Decision::Error(_, DropReason::SteerCleartext | DropReason::NoPath, _) => decision,
         // Its home asks anew.
         Decision::Go(Draft { action: Action::HandOver { .. }, .. }) => decision,
         Decision::Go(draft)
@@ -77,7 +117,7 @@ pub(super) fn go_on<N: Notes>(
         }
         _ => {
             question.is_for_flow = false;
-            linux(question)
+            by_uplink(question, origin).unwrap_or_else(|| linux(question))
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use policy::Outbound;
 
+use super::nat::Nat;
+use super::question::Context;
 use super::ways::tunnel_ahead;
 use crate::model::Origin;
 use crate::view::View;
@@ -15,7 +17,10 @@ pub(crate) fn has_sa(view: &View, packet: &[u8], origin: Origin) -> bool {
         match ask(origin.marks()) {
             Outbound::NoState(..) => false,
             Outbound::NoPolicy | Outbound::Bypass(_) => {
-                let tunnel = tunnel_ahead(view, &h, origin);
+                let owner = view.owner(false);
+                let (knows_ports, nat) = (false, &Nat::Off);
+                let context = Context { view, packet, h: &h, owner, knows_ports, nat };
+                let tunnel = tunnel_ahead(&context, origin);
                 let marks = tunnel.map(|to| to.binding.outbound(origin.marks()));
                 !marks.is_some_and(|marks| matches!(ask(marks), Outbound::NoState(..)))
             }

@@ -8,7 +8,9 @@ use policy::{Marks, Outbound};
 use srv6::Headend;
 use wire::{Family, Fragment, Headers, ipv6, protocol};
 
-use super::steer::steered;
+use super::lookup::{by_mark, lookup};
+use super::question::Context;
+use super::steer::{may_leave_in_clear, steered};
 use crate::model::{LOOPBACK, NextHop, Origin, Way, is_function, overlay_of};
 use crate::tables::segments::{Onward, ends};
 use crate::tables::steering::Steered;
@@ -106,12 +108,25 @@ pub(super) fn of_result(view: &View, route: RouteResult, dst: IpAddr) -> Route {
 }
 
 /// Where a rule leads a packet.
-pub(super) fn route_of(view: &View, h: &Headers, steered: Steered<'_>) -> Route {
+pub(super) fn route_of(context: &Context<'_>, origin: Origin, steered: Steered<'_>) -> Route {
+    let Context { view, h, .. } = *context;
     let Some(exit) = steered.exit else {
         return Route::Nowhere(DropReason::NoPath, Some(IcmpCause::HostUnreachable));
     };
-    let (ifindex, gateway) = (exit.ifindex, exit.gateway);
-    of_result(view, RouteResult::Unicast { ifindex, gateway, mtu: None, src: None }, h.dst)
+    let ifindex = exit.ifindex;
+    let Some(clear) = &exit.clear else {
+        let to = RouteResult::Unicast { ifindex, gateway: None, mtu: None, src: None };
+        return of_result(view, to, h.dst);
+    };
+    if !may_leave_in_clear(context, origin) {
+        return Route::Nowhere(DropReason::SteerCleartext, Some(IcmpCause::Prohibited));
+    }
+    match of_result(view, by_mark(view, h, (ifindex, clear.mark), origin.iif()), h.dst) {
+        Route::Tunnel(_) | Route::Linux | Route::Local => {
+            Route::Nowhere(DropReason::EgressNotPort, None)
+        }
+        way => way,
+    }
 }
 
 /// The next hop of a route to a peer, which has to be a port's, or a socket's, with the MTU of the path.
@@ -159,25 +174,13 @@ pub(super) const fn family_of(addr: IpAddr) -> Family {
     }
 }
 
-/// The route of a packet, by where it came from.
-pub(super) fn lookup(view: &View, h: &Headers, origin: Origin) -> RouteResult {
-    if let Origin::Stepped { index, .. } = origin
-        && let Some(onward) = view.topology.lookup_stepped(index, h.dst, h.src)
-    {
-        return match onward {
-            Onward::Route(result) => result,
-            Onward::Via { .. } => RouteResult::None,
-        };
-    }
-    view.topology.fib.lookup(h.dst, h.src, 0, origin.iif())
-}
-
 /// Where a packet goes that leaves, by where it came from.
-pub(super) fn onward(view: &View, h: &Headers, origin: Origin) -> Route {
+pub(super) fn onward(context: &Context<'_>, origin: Origin) -> Route {
+    let Context { view, h, .. } = *context;
     let Origin::Stepped { index, .. } = origin else {
-        let found = view.topology.fib.lookup(h.dst, h.src, 0, origin.iif());
-        return match steered(view, h, origin, &found) {
-            Some(steered) => route_of(view, h, steered),
+        let found = lookup(view, h, origin);
+        return match steered(context, origin, &found) {
+            Some(steered) => route_of(context, origin, steered),
             None => of_result(view, found, h.dst),
         };
     };
@@ -245,11 +248,11 @@ pub(super) fn outer_headers(headend: &Headend) -> Headers {
 }
 
 /// The tunnel interface that the tables lead a packet to which no policy protects.
-pub(super) fn tunnel_ahead(view: &View, h: &Headers, origin: Origin) -> Option<TunnelHop> {
-    if view.topology.tunnels.is_empty() || matches!(origin, Origin::Tunnel { .. }) {
+pub(super) fn tunnel_ahead(context: &Context<'_>, origin: Origin) -> Option<TunnelHop> {
+    if context.view.topology.tunnels.is_empty() || matches!(origin, Origin::Tunnel { .. }) {
         return None;
     }
-    match onward(view, h, origin) {
+    match onward(context, origin) {
         Route::Tunnel(to) => Some(to),
         _ => None,
     }

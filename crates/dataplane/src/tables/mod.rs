@@ -100,6 +100,8 @@ pub struct Topology {
     pub marks: HashMap<Marks, u16, ahash::RandomState>,
     /// Addresses whose GTP-U is applications'; mostly none.
     pub gtpu: Services,
+    /// Tags by which Linux takes a packet back as received by an interface, with the mark of an uplink; mostly none.
+    pub uplink_tags: HashMap<(u32, u32), u16, ahash::RandomState>,
     /// Applications that flows are told apart by; mostly none.
     pub applications: Option<Arc<Applications>>,
     /// Ends of paths that are measured; mostly none.
@@ -252,7 +254,7 @@ impl Topology {
             Origin::Tunnel { ifindex, .. } => {
                 return steering.first_on(ifindex).map(|exit| &exit.name);
             }
-            Origin::Stepped { .. } | Origin::Worker { .. } => return None,
+            Origin::Stepped { .. } | Origin::Worker { .. } | Origin::Probe { .. } => return None,
         };
         let RouteResult::Unicast { ifindex: routed, .. } =
             self.fib.lookup(h.dst, h.src, 0, origin.iif())

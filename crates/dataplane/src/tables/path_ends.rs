@@ -17,29 +17,73 @@ pub struct PathEnds {
     pub sessions: HashSet<(SocketAddr, SocketAddr), ahash::RandomState>,
     /// Sessions of echoes: this host's address, and the far end's.
     pub echoes: HashSet<(IpAddr, IpAddr), ahash::RandomState>,
+    /// Sessions of uplinks, whose replies come in clear.
+    pub clear: ClearEnds,
+}
+
+/// Sessions whose probes leave in clear, and whose replies come in clear.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClearEnds {
+    /// Sessions of STAMP: this host's end, and the far end.
+    pub sessions: HashSet<(SocketAddr, SocketAddr), ahash::RandomState>,
+    /// Sessions of echoes: this host's address, and the far end's.
+    pub echoes: HashSet<(IpAddr, IpAddr), ahash::RandomState>,
 }
 
 impl PathEnds {
     /// True if nothing is measured.
     pub fn is_empty(&self) -> bool {
-        self.reflector.is_none() && self.sessions.is_empty() && self.echoes.is_empty()
+        let is_none_protected = self.sessions.is_empty() && self.echoes.is_empty();
+        self.reflector.is_none() && is_none_protected && !self.is_any_clear()
     }
 
-    /// True if a packet for this host may be a probe or a reply.
+    /// True if a decrypted packet for this host may be a probe or a reply.
     pub(crate) fn may_take(&self, h: &Headers) -> bool {
+        match ReplyEnds::of(h) {
+            Some(ReplyEnds::Udp(own, far)) => {
+                self.reflector == Some(own.port()) || self.sessions.contains(&(own, far))
+            }
+            Some(ReplyEnds::Echo(own, far)) => self.echoes.contains(&(own, far)),
+            None => false,
+        }
+    }
+
+    /// True if uplinks are measured.
+    pub(crate) fn is_any_clear(&self) -> bool {
+        !self.clear.sessions.is_empty() || !self.clear.echoes.is_empty()
+    }
+
+    /// True if a packet for this host that came in clear may be a reply.
+    pub(crate) fn may_take_in_clear(&self, h: &Headers) -> bool {
+        match ReplyEnds::of(h) {
+            Some(ReplyEnds::Udp(own, far)) => self.clear.sessions.contains(&(own, far)),
+            Some(ReplyEnds::Echo(own, far)) => self.clear.echoes.contains(&(own, far)),
+            None => false,
+        }
+    }
+}
+
+/// Ends of a datagram or of a reply to an echo: this host's, and the far end's.
+enum ReplyEnds {
+    Udp(SocketAddr, SocketAddr),
+    Echo(IpAddr, IpAddr),
+}
+
+impl ReplyEnds {
+    fn of(h: &Headers) -> Option<ReplyEnds> {
         if h.fragment != Fragment::Whole {
-            return false;
+            return None;
         }
         match h.protocol {
             protocol::UDP => {
-                let ends = (SocketAddr::new(h.dst, h.dst_port), SocketAddr::new(h.src, h.src_port));
-                self.reflector == Some(h.dst_port) || self.sessions.contains(&ends)
+                let far = SocketAddr::new(h.src, h.src_port);
+                Some(ReplyEnds::Udp(SocketAddr::new(h.dst, h.dst_port), far))
             }
             protocol::ICMP | protocol::ICMPV6 => {
-                h.src_port == u16::from(echo_reply(h.family()))
-                    && self.echoes.contains(&(h.dst, h.src))
+                let is_reply = h.src_port == u16::from(echo_reply(h.family()));
+                is_reply.then_some(ReplyEnds::Echo(h.dst, h.src))
             }
-            _ => false,
+            _ => None,
         }
     }
 }

@@ -3,6 +3,9 @@
 //! Routes decide whether a packet goes by a path at all, and rules which of the paths it takes: a rule is asked only
 //! about packets that the routes lead to the interface of a path. So what is delivered on a network of this host, or
 //! routed elsewhere, is never steered, however wide a rule is.
+//!
+//! A path is a tunnel interface, or an uplink whose packets leave in clear. `resolve::steer` has the rule by which
+//! packets may go in clear at all.
 
 use core::net::IpAddr;
 use std::collections::HashMap;
@@ -17,10 +20,21 @@ use crate::tables::traffic::{About, Rules, Traffic, TrafficMatch};
 pub struct PathExit {
     /// Name of the path.
     pub name: Arc<str>,
-    /// The port, or the tunnel interface.
+    /// The tunnel interface, or the port of an uplink.
     pub ifindex: u32,
-    /// The router on it. `None`: the destination itself is on the link, or in the tunnel.
-    pub gateway: Option<IpAddr>,
+    /// Of an uplink how packets leave in clear. `None`: by a tunnel interface, whose policies protect them.
+    pub clear: Option<ClearExit>,
+}
+
+/// How packets leave in clear by an uplink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClearExit {
+    /// Mark by which rules of Linux's lead packets out of the uplink, in Linux and here.
+    pub mark: u32,
+    /// Addresses of the uplink, the path's own first. What Linux has translated to one of them leaves by it, whatever rules say.
+    pub addresses: Box<[IpAddr]>,
+    /// True if Linux translates whatever leaves by it: a connection that has begun elsewhere cannot come here.
+    pub is_translated: bool,
 }
 
 /// A rule, with the paths that are chosen at present.
@@ -52,8 +66,8 @@ pub struct Steering {
 /// Answer of the first rule about a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Steered<'s> {
-    /// Name of the rule.
-    pub(crate) rule: &'s Arc<str>,
+    /// Name of the rule. `None`: the translation of its connection decides.
+    pub(crate) rule: Option<&'s Arc<str>>,
     /// Where the packet leaves. `None`: the rule stops it.
     pub(crate) exit: Option<&'s PathExit>,
 }
@@ -83,12 +97,24 @@ impl Steering {
         !self.ifindices.is_empty() && self.ifindices.contains_key(&ifindex)
     }
 
+    /// The uplink that a connection belongs to whose packets Linux translates to this source.
+    pub(crate) fn uplink_of(&self, src: IpAddr) -> Option<&PathExit> {
+        let uplinks = || {
+            let exits = self.exits.iter().flatten();
+            exits.filter_map(|exit| Some((exit, &exit.clear.as_ref()?.addresses)))
+        };
+        // Several uplinks may be one interface.
+        let own = uplinks().find(|(_, addresses)| addresses.first() == Some(&src));
+        let found = own.or_else(|| uplinks().find(|(_, addresses)| addresses.contains(&src)));
+        found.map(|(exit, _)| exit)
+    }
+
     /// The answer about a packet that the routes lead to a path. `None`: no rule is about it.
     pub(crate) fn steer(&self, packet: &Traffic<'_>) -> Option<Steered<'_>> {
         let rule = self.rules.find(packet)?;
         let path = rule.choice.path(packet.flow_hash());
         let exit = path.and_then(|path| self.exits.get(usize::from(path))?.as_ref());
-        Some(Steered { rule: &rule.name, exit })
+        Some(Steered { rule: Some(&rule.name), exit })
     }
 
     /// Path of a packet that the routes lead to an interface. `None`: no path leaves by it, or a rule stops the packet.

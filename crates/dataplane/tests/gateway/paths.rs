@@ -7,14 +7,17 @@ use std::time::{Duration, Instant};
 
 use dataplane::{
     Command, Event, PathEnds, PathReflector, PathReport, PathReports, PathSession, PathSetup,
-    PathState, Probes,
+    PathState, ProbeExit, Probes,
 };
 use outcome::DropReason;
 use paths::stamp::{Key, PORT};
 use paths::{Bounds, Kind, Limits, Plan, Prober, Reflector};
+use policy::{Action, Direction};
 
+use crate::back::{WAN_TAG, tagged};
 use crate::packets::Ip;
-use crate::support::{Gateway, Pair, SIZES, Side, Spec};
+use crate::route_based::everything;
+use crate::support::{Gateway, Pair, SIZES, Side, Spec, WAN, policy};
 
 const MS: u64 = 1_000_000;
 const LOCAL_PORT: u16 = 49_862;
@@ -45,7 +48,7 @@ fn measure(gateway: &Gateway, probes: Probes, kind: impl Fn() -> Kind, interval_
         far: local(Side::B, v6),
         probes,
         dscp: 46,
-        tunnel: 0,
+        exit: ProbeExit::Tunnel(0),
         prober: prober(kind(), interval_ms),
     });
     let mut ends = PathEnds::default();
@@ -243,6 +246,69 @@ fn echoes_measure_and_those_of_other_programs_are_linuxs() {
     }
     assert_eq!(pair.a.linux_out().len(), foreign);
     assert!(pair.a.drops().is_empty());
+}
+
+/// Has gateway A measure its uplink by echoes to the other's address there.
+fn measure_uplink(a: &Gateway) {
+    let (local, far) = (Side::A.wan(false), Side::B.wan(false));
+    let exit = ProbeExit::Uplink { ifindex: WAN, mark: 0 };
+    let prober = prober(Kind::Echo, 2);
+    let session =
+        PathSession { id: 1, local, far, probes: Probes::Echo(IDENT), dscp: 46, exit, prober };
+    let mut ends = PathEnds::default();
+    ends.clear.echoes.insert((local, far));
+    follow(a, PathSetup { sessions: vec![session], reflector: None }, ends);
+    // Others' packets go back to Linux as received there.
+    let topology = a.tables.topology.swap(Arc::default());
+    let mut topology = Arc::into_inner(topology).expect("no worker has it yet");
+    topology.interfaces.get_mut(&WAN).expect("a port").back = Some(WAN_TAG);
+    a.tables.topology.store(Arc::new(topology));
+}
+
+#[test]
+fn an_uplink_is_measured_in_clear() {
+    let mut a = Gateway::new(Side::A);
+    measure_uplink(&a);
+    let begun = Instant::now();
+    let mut foreign = 0;
+    while reports(&mut a).sessions.iter().any(|report| report.answered < 4) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "nobody answers");
+        run(&mut a);
+        for request in a.wan_out() {
+            let h = wire::parse_ip(&request).expect("a packet");
+            assert_eq!(
+                (h.src, h.dst, h.traffic_class),
+                (Side::A.wan(false), Side::B.wan(false), 46 << 2)
+            );
+            let mut reply = echo_reply(&request);
+            a.put_wan(&reply);
+            reply[usize::from(h.header_len) + 4] ^= 1;
+            let h = wire::parse_ip(&reply).expect("a packet");
+            assert!(wire::fill_l4_checksum(&mut reply, &h));
+            a.put_wan(&reply);
+            foreign += 1;
+        }
+    }
+    let linux = a.linux_out();
+    assert_eq!(linux.len(), foreign);
+    assert!(linux.iter().all(|packet| packet[..4] == tagged(WAN_TAG, &[0; 14])[..4]), "{linux:?}");
+    assert!(a.drops().is_empty());
+}
+
+#[test]
+fn no_probe_leaves_in_clear_that_a_policy_does_not_let_pass() {
+    let mut a = Gateway::new(Side::A);
+    let mut blocks = policy(90, Direction::Out, everything(), vec![]);
+    blocks.action = Action::Block;
+    a.db.put_policy(blocks);
+    measure_uplink(&a);
+    let begun = Instant::now();
+    while reports(&mut a).sessions.iter().any(|report| report.sent < 4) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "nothing is sent");
+        run(&mut a);
+    }
+    assert!(a.wan_out().is_empty());
+    assert!(a.dropped(DropReason::OutPolicyBlock) >= 4);
 }
 
 #[test]

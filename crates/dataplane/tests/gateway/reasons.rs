@@ -285,6 +285,7 @@ fn produce(reason: DropReason) -> Gateway {
         DropReason::ProbeRefused => b = paths::produce(),
         DropReason::NewFlowLimit => b = newcomers::produce(),
         DropReason::NoPath => b = steering::produce(),
+        DropReason::SteerCleartext => b = steering::produce_in_clear(),
         DropReason::RateLimit => b = rates::produce(),
         DropReason::LimitQueueFull | DropReason::LimitWait => b = shaping::produce(reason),
         DropReason::TtlExceeded => b.put_lan(&Ip { ttl: 1, ..back }.sized(100, 1)),

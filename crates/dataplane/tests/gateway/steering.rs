@@ -2,33 +2,64 @@
 
 use std::sync::Arc;
 
+use conntrack::{Binding as Connection, Bindings, Change, Direction as Way, Entry, Status, Tuple};
 use dataplane::{
-    Binding, Came, Interface, PathExit, SteerRule, Steering, Step, TrafficDirection, TrafficMatch,
-    Tunnel,
+    Binding, Came, ClearExit, Interface, PathExit, SteerRule, Steering, Step, Tables,
+    TrafficDirection, TrafficMatch, Tunnel,
 };
-use forward::{RouteKind, SourceCheck, Subnet, table};
+use forward::{Hop, RouteEntry, RouteKind, RuleEntry, SourceCheck, Subnet, table};
 use outcome::DropReason;
-use policy::{Direction, SaConfig};
+use policy::{Direction, PolicyConfig, Prefix, SaConfig};
 use selection::{Candidate, Choice};
-use wire::MacAddr;
+use wire::{Family, MacAddr};
 
+use crate::back::tagged;
 use crate::explain::ask;
 use crate::packets::Ip;
 use crate::route_based::everything;
-use crate::support::{Gateway, LAN, Side, Spec, WAN, make_sa, policy, route, sa_config, template};
+use crate::support::{
+    Gateway, LAN, Side, Spec, WAN, ethernet, ip, make_sa, policy, route, sa_config, template,
+};
 
 /// The paths: two tunnels, and the WAN in clear. The routes lead to the first.
 const PATHS: [(&str, u32); 3] = [("one", 20), ("two", 21), ("clear", WAN)];
 /// SPI of the first tunnel's SA.
 const FIRST_SPI: u32 = 0x700;
 
-/// Gateway A with a tunnel for each of the first two paths.
+/// Mark by which the routes lead out of the WAN.
+const MARK: u32 = 0x100;
+/// Tag by which Linux takes packets back as received by the LAN, with that mark.
+const UPLINK_TAG: u16 = 300;
+/// The table of that mark.
+const TABLE: u32 = 101;
+
+/// Gateway A with a tunnel for each of the first two paths, and a policy that lets everything pass in clear.
 fn gateway() -> Gateway {
-    let mut g = Gateway::new(Side::A);
+    let mut g = gateway_with(Tables::default());
+    g.db.put_policy(passes());
+    g
+}
+
+/// A policy by which everything may leave in clear.
+fn passes() -> PolicyConfig {
+    policy(90, Direction::Out, everything(), vec![])
+}
+
+/// The gateway without a policy for what leaves in clear.
+fn gateway_with(tables: Tables) -> Gateway {
+    let mut g = Gateway::with_tables(Side::A, tables);
+    let by_mark =
+        RuleEntry { fwmark: MARK, fwmask: MARK, ..RuleEntry::table(Family::V4, 100, TABLE) };
+    let default = Subnet { addr: ip("0.0.0.0"), len: 0 };
+    let out_of_wan = RouteEntry {
+        hops: vec![Hop { ifindex: WAN, gateway: Some(Side::B.wan(false)), weight: 1 }],
+        ..route(TABLE, default, RouteKind::Unicast, Some(WAN), None)
+    };
     let dst = Subnet { addr: Side::B.lan(false, 0), len: 16 };
     let to_first = route(table::MAIN, dst, RouteKind::Unicast, Some(PATHS[0].1), None);
     let tunnels = PATHS.map(|(_, ifindex)| ifindex).into_iter().take(2);
-    g.set_topology_but(vec![to_first], |topology| {
+    g.set_topology_by(vec![to_first, out_of_wan], vec![by_mark], |topology| {
+        topology.uplink_tags.insert((LAN, MARK), UPLINK_TAG);
         topology.tunnels = tunnels
             .map(|ifindex| {
                 let binding = Binding::IfId(ifindex);
@@ -65,9 +96,15 @@ fn gateway() -> Gateway {
 }
 
 fn steer(g: &Gateway, rules: Vec<SteerRule>) {
+    steer_with(g, rules, false);
+}
+
+fn steer_with(g: &Gateway, rules: Vec<SteerRule>, is_translated: bool) {
     let exits = PATHS.map(|(name, ifindex)| {
-        let gateway = (ifindex == WAN).then(|| Side::B.wan(false));
-        Some(PathExit { name: name.into(), ifindex, gateway })
+        let addresses = vec![Side::A.wan(false)].into();
+        let clear = ClearExit { mark: MARK, addresses, is_translated };
+        let clear = (ifindex == WAN).then_some(clear);
+        Some(PathExit { name: name.into(), ifindex, clear })
     });
     g.tables.steering.store(Arc::new(Steering::new(rules, exits.into())));
 }
@@ -232,6 +269,246 @@ fn why_names_rule_and_path() {
     steer(&g, vec![rule("all", TrafficMatch::default(), &[])]);
     let told = ask(&mut g, &packet(1, 0), Came::Port { ifindex: LAN }).steps;
     assert!(told.contains(&Step::Path { rule: "all".into(), path: None }), "{told:?}");
+}
+
+/// All that a gateway has sent on, and what Linux got: none of it in clear out of the WAN.
+fn stopped(g: &mut Gateway) {
+    g.run();
+    assert_eq!((g.drops(), g.wan_out().len()), (vec![(DropReason::SteerCleartext, 1)], 0));
+    assert!(g.linux_out().is_empty());
+    let about = |packet: &Vec<u8>| (packet[9], packet[20], packet[21]);
+    assert_eq!(g.lan_out().iter().map(about).collect::<Vec<_>>(), [(1, 3, 13)], "prohibited");
+}
+
+#[test]
+fn a_rule_leads_nothing_into_clear_that_no_policy_lets_pass() {
+    let mut g = gateway_with(Tables::default());
+    steer(&g, vec![rule("all", TrafficMatch::default(), &[2])]);
+    g.put_lan(&packet(1, 0));
+    stopped(&mut g);
+    let told = ask(&mut g, &packet(1, 0), Came::Port { ifindex: LAN }).steps;
+    let path = Some(Arc::from("clear"));
+    assert!(told.contains(&Step::Path { rule: "all".into(), path }), "{told:?}");
+}
+
+#[test]
+fn a_policy_that_protects_comes_before_any_rule() {
+    let mut g = gateway();
+    steer(&g, vec![rule("all", TrafficMatch::default(), &[2])]);
+    assert_eq!(path_of(&mut g, &packet(1, 0)), ["clear"]);
+    // The same SA as that of the first tunnel, for packets of none.
+    let spec = Spec::default();
+    let config = sa_config(&spec, Side::A);
+    let mut protects = policy(91, Direction::Out, everything(), vec![template(&spec, Side::A)]);
+    protects.priority = 1;
+    g.db.put_policy(protects);
+    let sa = make_sa(&config.params);
+    g.db.add_sa(config, sa).expect("new");
+    g.put_lan(&packet(1, 0));
+    g.run();
+    let out = g.wan_out();
+    assert_eq!(out.len(), 1);
+    assert!(out.iter().all(|packet| packet[9] == wire::protocol::ESP), "{out:?}");
+}
+
+#[test]
+fn a_flow_stops_when_its_policy_lets_it_pass_no_longer() {
+    let mut g = gateway();
+    steer(&g, vec![rule("all", TrafficMatch::default(), &[2])]);
+    for _ in 0..2 {
+        assert_eq!(path_of(&mut g, &packet(1, 0)), ["clear"]);
+    }
+    assert!(g.db.remove_policy(90).is_some());
+    g.put_lan(&packet(1, 0));
+    stopped(&mut g);
+}
+
+#[test]
+fn what_the_routes_lead_out_in_clear_needs_no_policy_unless_it_is_guarded() {
+    for is_guarded in [false, true] {
+        let mut g = gateway_with(Tables::default());
+        if is_guarded {
+            let guarded = Prefix { addr: ip("203.0.113.0"), len: 24 };
+            let topology = g.tables.topology.swap(Arc::default());
+            let mut topology = Arc::into_inner(topology).expect("no worker has it yet");
+            topology.guarded = vec![guarded];
+            g.tables.topology.store(Arc::new(topology));
+        }
+        steer(&g, vec![rule("all", TrafficMatch::default(), &[2])]);
+        g.put_lan(&Ip::new(Side::A.lan(false, 10), ip("203.0.113.9")).sized(100, 1));
+        let expected = if is_guarded { vec![] } else { vec!["clear"] };
+        assert_eq!(taken(&mut g), expected);
+        assert_eq!(g.dropped(DropReason::OutPolicyBlock), u64::from(is_guarded));
+    }
+}
+
+#[test]
+fn a_guarded_prefix_that_is_behind_a_tunnel_stays_there_whatever_policies_let_pass() {
+    let mut g = gateway();
+    let topology = g.tables.topology.swap(Arc::default());
+    let mut topology = Arc::into_inner(topology).expect("no worker has it yet");
+    topology.guarded = vec![Prefix { addr: Side::B.lan(false, 0), len: 16 }];
+    g.tables.topology.store(Arc::new(topology));
+    steer(&g, vec![rule("all", TrafficMatch::default(), &[2])]);
+    g.put_lan(&packet(1, 0));
+    stopped(&mut g);
+}
+
+#[test]
+fn an_uplink_without_a_way_to_the_destination_sends_nothing_elsewhere() {
+    let mut g = gateway();
+    let topology = g.tables.topology.load_full();
+    let routes = vec![route(
+        table::MAIN,
+        Subnet { addr: Side::B.lan(false, 0), len: 16 },
+        RouteKind::Unicast,
+        Some(PATHS[0].1),
+        None,
+    )];
+    let (interfaces, tunnels) = (topology.interfaces.clone(), topology.tunnels.clone());
+    // Without the rule for the mark it leads into the tunnel.
+    g.set_topology_but(routes, |topology| {
+        (topology.interfaces, topology.tunnels) = (interfaces, tunnels);
+    });
+    steer(&g, vec![rule("all", TrafficMatch::default(), &[2])]);
+    g.put_lan(&packet(1, 0));
+    g.run();
+    assert_eq!((g.drops(), g.wan_out().len()), (vec![(DropReason::NoRoute, 1)], 0));
+}
+
+#[test]
+fn programs_of_this_host_take_no_uplink() {
+    let mut g = gateway();
+    steer(&g, vec![rule("all", TrafficMatch::default(), &[2])]);
+    g.put_linux(&Ip::new(Side::A.lan(false, 1), Side::B.lan(false, 10)).sized(60, 1));
+    assert_eq!(taken(&mut g), ["one"]);
+}
+
+/// A connection of UDP from the LAN, translated to the WAN's address or left as it is.
+fn connection(port: u16, is_translated: bool) -> Entry {
+    let (src, dst) = (Side::A.lan(false, 10), Side::B.lan(false, 10));
+    let tuple = |src, dst, src_port, dst_port| Tuple {
+        src,
+        dst,
+        protocol: wire::protocol::UDP,
+        src_port,
+        dst_port,
+    };
+    let (own, own_port) = match is_translated {
+        true => (Side::A.wan(false), port + 40_000),
+        false => (src, port),
+    };
+    Entry {
+        original: tuple(src, dst, port, 53),
+        reply: tuple(dst, own, 53, own_port),
+        status: Status::CONFIRMED.with(Status::SEEN_REPLY),
+        tcp: None,
+        id: port.into(),
+        zone: 0,
+    }
+}
+
+fn learn(nat: &Bindings, entry: Entry) {
+    let binding = Arc::new(Connection::new(entry));
+    binding.carry_both();
+    nat.apply([Way::Original, Way::Reply].map(|way| Change::Put(Arc::clone(&binding), way)));
+}
+
+/// A gateway that learns from Linux what it translates, as it does what leaves by the WAN in clear.
+fn translating() -> (Gateway, Arc<Bindings>) {
+    let nat = Arc::new(Bindings::default());
+    nat.set_asks([true; 2]);
+    let tables = Tables { nat: Some(Arc::clone(&nat)), ..Tables::default() };
+    let g = gateway_with(tables);
+    (g, nat)
+}
+
+fn datagram(port: u16, ttl: u8) -> Vec<u8> {
+    let header = Ip { ttl, ..Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)) };
+    header.udp(port, 53, &[7; 40])
+}
+
+fn by_uplink(g: &Gateway, packet: &[u8]) -> Vec<u8> {
+    let frame = ethernet(g.side.mac(LAN), g.side.host_mac(10), packet);
+    tagged(UPLINK_TAG, &frame)
+}
+
+#[test]
+fn a_connection_begins_in_linux_with_the_mark_of_its_uplink_and_stays_there() {
+    let (mut g, nat) = translating();
+    g.db.put_policy(passes());
+    steer_with(&g, vec![rule("all", TrafficMatch::default(), &[2])], true);
+    g.put_lan(&datagram(1000, 64));
+    g.run();
+    assert_eq!(g.linux_out(), [by_uplink(&g, &datagram(1000, 64))]);
+    learn(&nat, connection(1000, true));
+    // The rule has chosen otherwise: that is for new connections.
+    for path in [2, 0] {
+        steer_with(&g, vec![rule("all", TrafficMatch::default(), &[path])], true);
+        for _ in 0..2 {
+            g.put_lan(&datagram(1000, 64));
+            g.run();
+            let out = g.wan_out();
+            let h = wire::parse_ip(&out[0]).expect("a packet");
+            assert_eq!(
+                (h.src, h.src_port, h.dst),
+                (Side::A.wan(false), 41_000, Side::B.lan(false, 10))
+            );
+            assert_eq!((out.len(), g.linux_out().len()), (1, 0));
+        }
+        // Linux answers for a TTL that ends, of the connection that it knows.
+        g.put_lan(&datagram(1000, 1));
+        g.run();
+        assert_eq!(g.linux_out(), [by_uplink(&g, &datagram(1000, 1))]);
+    }
+    assert!(g.drops().is_empty());
+}
+
+#[test]
+fn a_connection_that_began_in_a_tunnel_stays_off_uplinks_that_translate() {
+    let (mut g, nat) = translating();
+    g.db.put_policy(passes());
+    learn(&nat, connection(1000, false));
+    steer_with(&g, vec![rule("all", TrafficMatch::default(), &[2])], true);
+    assert_eq!(path_of(&mut g, &datagram(1000, 64)), ["one"]);
+    steer_with(&g, vec![rule("all", TrafficMatch::default(), &[1])], true);
+    assert_eq!(path_of(&mut g, &datagram(1000, 64)), ["two"]);
+    // Nothing is translated there: it may go on by it.
+    steer_with(&g, vec![rule("all", TrafficMatch::default(), &[2])], false);
+    assert_eq!(path_of(&mut g, &datagram(1000, 64)), ["clear"]);
+}
+
+#[test]
+fn no_connection_begins_in_clear_that_no_policy_lets_pass() {
+    for is_known in [false, true] {
+        let (mut g, nat) = translating();
+        if is_known {
+            learn(&nat, connection(1000, true));
+        }
+        steer_with(&g, vec![rule("all", TrafficMatch::default(), &[2])], true);
+        g.put_lan(&datagram(1000, 64));
+        stopped(&mut g);
+    }
+}
+
+#[test]
+fn a_translated_connection_stops_with_its_policy() {
+    let (mut g, nat) = translating();
+    g.db.put_policy(passes());
+    learn(&nat, connection(1000, true));
+    steer_with(&g, vec![rule("all", TrafficMatch::default(), &[2])], true);
+    assert_eq!(path_of(&mut g, &datagram(1000, 64)), ["clear"]);
+    assert!(g.db.remove_policy(90).is_some());
+    g.put_lan(&datagram(1000, 64));
+    stopped(&mut g);
+}
+
+/// A gateway that stops what a rule leads into clear.
+pub fn produce_in_clear() -> Gateway {
+    let mut g = gateway_with(Tables::default());
+    steer(&g, vec![rule("all", TrafficMatch::default(), &[2])]);
+    g.put_lan(&packet(1, 0));
+    g
 }
 
 /// A gateway that stops a packet for want of a path.

@@ -350,7 +350,17 @@ impl Gateway {
 
     /// Publishes routes and interfaces, of which something is different.
     pub fn set_topology_but(&self, more: Vec<RouteEntry>, change: impl FnOnce(&mut Topology)) {
-        self.set_topology(1500, more);
+        self.set_topology_by(more, Vec::new(), change);
+    }
+
+    /// The same with rules before the usual ones.
+    pub fn set_topology_by(
+        &self,
+        more: Vec<RouteEntry>,
+        rules: Vec<RuleEntry>,
+        change: impl FnOnce(&mut Topology),
+    ) {
+        self.set_topology_with(1500, more, rules, true);
         let topology = self.tables.topology.swap(Arc::default());
         let mut topology = Arc::into_inner(topology).expect("no worker has it yet");
         change(&mut topology);

@@ -29,7 +29,7 @@ pub(super) fn write(what: &Occurrence) {
         Occurrence::RateBroken { spi, dst, why } => info!(event = "rate-broken", spi, %dst, why),
         Occurrence::RateRestored { spi, dst } => info!(event = "rate-restored", spi, %dst),
         Occurrence::PathState { path, dscp, from, to } => {
-            info!(event = "path-state", path, dscp, from, to);
+            info!(event = "path-state", path, dscp, from = from.name(), to = to.name());
         }
         Occurrence::Steered { rule, paths } => {
             info!(event = "steered", rule, paths = paths.join(","));

@@ -133,6 +133,9 @@ fn of_drop(reason: DropReason, policy: &str) -> Option<String> {
         DropReason::NoPath => "`culvert path` shows what is wrong with the paths of the rule; \
             `otherwise = \"best\"` in it would take the least bad one"
             .into(),
+        DropReason::SteerCleartext => "a policy has to let it pass in clear (strongSwan: a child with \
+            `mode = pass`), or its rule has to name no uplink: `culvert policy` shows the policies"
+            .into(),
         DropReason::EgressNotPort => "the peer has to be reached by a port: add the interface as [[port]], \
             or route the peer by one"
             .into(),
@@ -173,6 +176,7 @@ mod tests {
             DropReason::ReversePath,
             DropReason::NoRoute,
             DropReason::NoPath,
+            DropReason::SteerCleartext,
             DropReason::EgressNotPort,
             DropReason::OutTooBig,
         ] {

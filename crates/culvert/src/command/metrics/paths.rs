@@ -84,7 +84,7 @@ impl Collector for Paths {
             )?;
             for path in paths {
                 let [name, dscp] = labels(path);
-                let all = [name, dscp, ("state", path.state.clone())];
+                let all = [name, dscp, ("state", path.state.name().to_owned())];
                 states.encode_family(&all)?.encode_gauge(&1u32)?;
             }
             for (name, text, count) in COUNTS {
@@ -144,7 +144,7 @@ mod tests {
         let path = MeasuredPath {
             name: "hq".into(),
             dscp: 46,
-            state: "bad".into(),
+            state: report::PathState::Bad,
             penalty: 1_000_010,
             sent: 120,
             answered: 100,

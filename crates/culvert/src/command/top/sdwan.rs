@@ -20,7 +20,7 @@ pub fn paths(pair: &Pair<'_>) -> Sheet {
         vec![
             Cell::text(&path.name),
             Cell::count(path.dscp.into()),
-            pair.state(&path.state.to_string()),
+            pair.state(path.state.name()),
             Cell::due(Some(path.since_s)),
             loss(path),
             time(path, path.delay_ms),
@@ -166,7 +166,7 @@ mod tests {
         let path = MeasuredPath {
             name: "fibre".into(),
             dscp: 46,
-            state: "good".into(),
+            state: report::PathState::Good,
             since_s: 90,
             window: 200,
             lost: 1,

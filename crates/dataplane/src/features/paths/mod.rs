@@ -2,7 +2,7 @@
 //!
 //! A probe goes the way of any packet of this host in its class: policy, SA, route, queue. Its time is taken when it is
 //! made, and when its reply has been decrypted, by the worker that measures; the other workers hand replies over. So a
-//! delay has in it what packets wait for in crypto stages and queues.
+//! delay has in it what packets wait for in crypto stages and queues. A probe of an uplink leaves in clear, by that uplink alone.
 //!
 //! What is no probe and no reply after all is Linux's.
 
@@ -16,10 +16,12 @@ use outcome::{DropReason, Outcome};
 
 use crate::features::hands::Hands;
 use crate::features::rare::{Held, Next, Rare, Subject};
-use crate::model::{Action, Fate, Measure, Meta};
+use crate::model::{Action, Fate, Measure, Meta, Other};
 use crate::out::AnyOut;
 pub(crate) use sessions::{Crafted, Paths};
-pub use setup::{PathReflector, PathReport, PathReports, PathSession, PathSetup, Probes};
+pub use setup::{
+    PathReflector, PathReport, PathReports, PathSession, PathSetup, ProbeExit, Probes,
+};
 use take::Taken;
 
 impl Rare for Measure {
@@ -44,7 +46,11 @@ impl Rare for Measure {
             Taken::Counted => hands.out.end(packet, Outcome::Consumed),
             Taken::Refused => hands.out.drop(packet, DropReason::ProbeRefused),
             Taken::Other => {
-                return Some(Next { action: Action::ToLinux(self.linux), packet, fields: None });
+                let action = match self.other {
+                    Other::ToLinux(way) => Action::ToLinux(way),
+                    Other::Back(tag) => Action::BackToLinux { tag },
+                };
+                return Some(Next { action, packet, fields: None });
             }
         }
         None

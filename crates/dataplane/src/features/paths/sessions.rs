@@ -12,7 +12,9 @@ use rustix::time::{ClockId, clock_gettime};
 use wire::{Headers, Span};
 
 use super::packet::{Outside, Upper, finish, headers_len};
-use super::setup::{PathReflector, PathReport, PathReports, PathSession, PathSetup, Probes};
+use super::setup::{
+    PathReflector, PathReport, PathReports, PathSession, PathSetup, ProbeExit, Probes,
+};
 use crate::event::Event;
 use crate::model::Origin;
 use crate::out::{AnyOut, Out};
@@ -145,7 +147,7 @@ impl PathSession {
         let ends = Outside { src: self.local, dst: self.far, dscp: self.dscp };
         let (packet, h) = made(out, ends, upper, payload.get(..len)?)?;
         out.counters.work.probes_sent.add(1);
-        let origin = origin(view, self.tunnel);
+        let origin = self.origin(view);
         match origin {
             Some(origin) => Some((packet, h, origin)),
             // Its interface is down, or gone: the probe is lost.
@@ -154,6 +156,21 @@ impl PathSession {
                 None
             }
         }
+    }
+
+    fn origin(&self, view: &View) -> Option<Origin> {
+        match self.exit {
+            ProbeExit::Tunnel(tunnel) => origin(view, tunnel),
+            ProbeExit::Uplink { ifindex, mark } => {
+                let is_up = view.topology.interfaces.get(&ifindex).is_some_and(|it| it.up);
+                is_up.then_some(Origin::Probe { ifindex, mark })
+            }
+        }
+    }
+
+    /// True if a reply has come as those to its probes do: decrypted, or in clear.
+    pub(super) fn is_of(&self, is_decrypted: bool) -> bool {
+        is_decrypted != matches!(self.exit, ProbeExit::Uplink { .. })
     }
 
     fn report(&self) -> PathReport {

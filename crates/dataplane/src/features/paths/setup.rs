@@ -26,10 +26,24 @@ pub struct PathSession {
     pub probes: Probes,
     /// DSCP of the probes.
     pub dscp: u8,
-    /// Index of the tunnel interface by which probes leave; 0 for the way that policies and routes lead.
-    pub tunnel: u32,
+    /// How probes leave.
+    pub exit: ProbeExit,
     /// Sender, with what it has measured.
     pub prober: Prober,
+}
+
+/// How probes leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeExit {
+    /// By the tunnel interface with this index; 0 for the way that policies and routes lead, never in clear.
+    Tunnel(u32),
+    /// In clear by an uplink, and by nothing else.
+    Uplink {
+        /// Index of its interface.
+        ifindex: u32,
+        /// Mark by which rules of Linux's lead out of it.
+        mark: u32,
+    },
 }
 
 /// Form of probes.

@@ -40,24 +40,35 @@ impl Paths {
     pub(super) fn take(&mut self, hands: &mut Hands<'_>, packet: &Packet, meta: &Meta) -> Taken {
         let bytes = packet.data();
         let Ok(h) = parse_ip(bytes) else { return Taken::Other };
+        let is_decrypted = meta.ingress.via().is_some();
         if verify_l4_checksum(bytes, &h) == L4Checksum::Invalid {
             return Taken::Other;
         }
         let whole = bytes.get(usize::from(h.header_len)..h.total_len.into());
         let Some(above) = whole else { return Taken::Other };
         if h.protocol != protocol::UDP {
-            return self.take_echo(hands, &h, above);
+            return self.take_echo(hands, &h, above, is_decrypted);
         }
         let Ok(datagram) = UdpHeader::parse(above) else { return Taken::Other };
         let key = (h.dst, h.src, true, h.dst_port);
-        if let Some(session) = self.by_reply.get(&key).and_then(|at| self.sessions.get_mut(*at)) {
+        let session = self.by_reply.get(&key).and_then(|at| self.sessions.get_mut(*at));
+        if let Some(session) = session.filter(|session| session.is_of(is_decrypted)) {
             let reply = session.prober.receive(hands.out.reports.clock_ns(), datagram.payload());
             return counted(hands, reply);
         }
-        self.reflect(hands, &h, datagram.payload(), meta)
+        match is_decrypted {
+            true => self.reflect(hands, &h, datagram.payload(), meta),
+            false => Taken::Other,
+        }
     }
 
-    fn take_echo(&mut self, hands: &mut Hands<'_>, h: &Headers, above: &[u8]) -> Taken {
+    fn take_echo(
+        &mut self,
+        hands: &mut Hands<'_>,
+        h: &Headers,
+        above: &[u8],
+        is_decrypted: bool,
+    ) -> Taken {
         let Some((header, body)) = above.split_first_chunk::<{ icmp::HEADER_LEN }>() else {
             return Taken::Other;
         };
@@ -65,7 +76,9 @@ impl Paths {
         let key = (h.dst, h.src, false, ident);
         let session = self.by_reply.get(&key).and_then(|at| self.sessions.get_mut(*at));
         // Another program's echoes may have the same identifier.
-        let Some(session) = session.filter(|_| paths::echo::Echo::parse(body).is_some()) else {
+        let Some(session) =
+            session.filter(|it| it.is_of(is_decrypted) && paths::echo::Echo::parse(body).is_some())
+        else {
             return Taken::Other;
         };
         let reply = session.prober.receive(hands.out.reports.clock_ns(), body);
