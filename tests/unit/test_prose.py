@@ -28,11 +28,11 @@ def short_docs(text):
 
 
 def without_subject(text):
-    """The doc comments that begin with a question word, where a noun would say what the thing is."""
+    """The paragraphs of doc comments that begin with a question word, where a noun would say what the thing is."""
     before = ""
     for at, line in enumerate(text.splitlines(), 1):
         line = line.strip()
-        is_first = not before.startswith(line[:3])
+        is_first = not before.startswith(line[:3]) or re.fullmatch(r"//[/!]( #.*)?", before)
         if is_first and re.match(r"//[/!] (What|Whether|The one that)\b", line):
             yield f"{at}: {line}"
         before = line
@@ -56,7 +56,9 @@ def test_a_short_doc_is_seen():
 
 def test_a_doc_without_a_subject_is_seen():
     text = "//! What it does.\n\n/// Whether it is.\n/// Its name:\n/// What it is.\n// What\n/// Whatever.\n"
-    assert list(without_subject(text)) == ["1: //! What it does.", "3: /// Whether it is."]
+    text += "///\n/// What fails.\n///\n/// # Errors\n/// What is wrong.\n"
+    found = ["1: //! What it does.", "3: /// Whether it is.", "9: /// What fails.", "12: /// What is wrong."]
+    assert list(without_subject(text)) == found
 
 
 def test_an_opaque_word_is_seen():

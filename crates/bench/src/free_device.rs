@@ -11,10 +11,10 @@
 //! | with crypto offload: policy, SA, number, headers, trailer, window, counters; the copy into the queue's memory and back; the looks at what the device has made, and software's cipher for the packets that it compares | the copies that the models make of a packet |
 //! | with packet offload: policy, path, the list of packets for the device, the way on of those that come back | |
 //!
-//! What a machine would pay in addition is not there at all: a write to the card's doorbell for each burst, the time
+//! Some costs of a real machine are missing: a write to the card's doorbell for each burst, the time
 //! for which a core waits for a device that it polls (crypto offload has its packets back within the burst, so each burst
-//! of up to 64 packets would wait once for the device's latency), and the memory of descriptors. What a machine would not
-//! pay is that the hardware's code and tables go through the core's caches, and put out of them what the core needs. What
+//! of up to 64 packets would wait once for the device's latency), and the memory of descriptors. A machine would not
+//! pay for the hardware's code and tables, which go through the core's caches here, and put out of them what the core needs. What
 //! a device has written lies in these caches or, where packets arrive past them, in none; a card's writes lie in the
 //! last level.
 

@@ -23,11 +23,11 @@
 //!
 //! # Method
 //!
-//! What is timed is [`dataplane::Worker::round`] over ports in memory, as the daemon runs it: parse,
+//! [`dataplane::Worker::round`] is timed over ports in memory, as the daemon runs it: parse,
 //! source check, policy or SA look-up, replay check, lifetimes and counters, headers, cipher, route,
 //! neighbour, Ethernet header, transmit queue. Nothing is switched off that a gateway has on:
 //! replay windows of 128, strict reverse path filters, volume limits, destination addresses of
-//! frames. What is not timed is what a network card and a peer would do: packets are written, and
+//! frames. The work of a network card and a peer is not timed: packets are written, and
 //! for the inbound direction sealed with fresh sequence numbers, between the timed pieces.
 //!
 //! The packets under way lie in 16 MiB of buffers, in random order, so they are not in the

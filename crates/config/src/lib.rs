@@ -394,7 +394,7 @@ impl Examined {
     /// The configuration, if nothing is wrong with it.
     ///
     /// # Errors
-    /// What is.
+    /// The values that are right.
     pub fn accept(self, path: &Path) -> Result<(Config, Vec<Problem>), ConfigError> {
         match self.config {
             Some(config) if self.problems.is_empty() => Ok((config, self.warnings)),

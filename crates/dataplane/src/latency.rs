@@ -5,8 +5,8 @@
 //! that is measured is told by its frame, which it keeps from port to port, so nothing is written into packets or
 //! beside them. Its clock is read twice.
 //!
-//! What a packet waits for is in it: its burst, the cipher, helpers, and, for those that are held, an SA or a
-//! neighbour. What a frame waits for in a ring, before the worker comes to it or after it is handed to the device, is
+//! The time includes what a packet waits for: its burst, the cipher, helpers, and, for those that are held, an SA or a
+//! neighbour. The time of a frame in a ring, before the worker comes to it or after it is handed to the device, is
 //! not. Packets that end here are not in it, nor those that another worker sends.
 
 use io::Packet;

@@ -102,7 +102,7 @@ impl Mend {
     /// Runs it. A setting is written where it lies: sysctl(8) need not be installed.
     ///
     /// # Errors
-    /// What the kernel or the program said.
+    /// The answer of the kernel or the program.
     pub fn run(&self) -> Result<(), String> {
         if let Some((path, value)) = self.setting().and_then(file_of) {
             let failed = |e| format!("{}: {e}", path.display());

@@ -133,7 +133,7 @@ impl Netfilter {
     /// removed.
     ///
     /// # Errors
-    /// What stands in the way. The next call, without that, replaces the table at once.
+    /// The table that stands in the way. The next call, without that, replaces the table at once.
     pub fn follow<'a>(
         &mut self,
         wanted: impl Iterator<Item = &'a Barrier>,

@@ -75,7 +75,7 @@ const NFPROTO_IPV6: u8 = 10;
 /// Hands a ruleset to `nft`, which carries out all of it or nothing.
 ///
 /// # Errors
-/// What it said, or why it cannot be started.
+/// The message of `nft`, or why it cannot be started.
 pub fn apply(ruleset: &str) -> Result<(), String> {
     Program.apply(ruleset).map_err(|error| error.to_string())
 }

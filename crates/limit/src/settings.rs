@@ -188,7 +188,7 @@ impl Settings {
     /// Checks them; `mtu` is the length of the longest packet, in bytes.
     ///
     /// # Errors
-    /// What cannot be, and in which bucket: `false` in the first.
+    /// The setting that cannot be, and its bucket: `false` in the first.
     pub fn check(&self, mtu: u64) -> Result<(), (SettingsError, bool)> {
         for (fill, is_second) in
             [Some((self.first(), false)), self.second().map(|fill| (fill, true))]

@@ -33,7 +33,7 @@ impl core::error::Error for UnitError {}
 /// Bits or packets a second.
 ///
 /// # Errors
-/// What would be right.
+/// A text that would be right.
 pub fn rate(text: &str) -> Result<(u64, Unit), UnitError> {
     let wanted = "no rate; write for instance \"100Mbit\", \"1.5Gbit\" or \"10kpps\"";
     let error = || UnitError { text: text.into(), wanted };
@@ -51,7 +51,7 @@ pub fn rate(text: &str) -> Result<(u64, Unit), UnitError> {
 /// Bytes or packets.
 ///
 /// # Errors
-/// What would be right.
+/// A text that would be right.
 pub fn burst(text: &str) -> Result<(u64, Unit), UnitError> {
     let wanted = "no burst; write for instance \"64kB\", \"1500B\", \"1MiB\" or \"32packets\"";
     let error = || UnitError { text: text.into(), wanted };

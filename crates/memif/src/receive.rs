@@ -64,7 +64,7 @@ impl Receiver {
     /// [`Self::filled`] said, and is less by the packet's descriptors afterwards, also after a fault.
     ///
     /// # Errors
-    /// What is wrong with it: the packet is lost.
+    /// The fault of the descriptor: the packet is lost.
     #[inline]
     pub fn packet(&mut self, filled: &mut u16, into: &mut [u8]) -> Result<usize, Fault> {
         let mut len = 0;

@@ -38,7 +38,7 @@ impl<'p> Packet<'p> {
     /// Reads a packet without its length.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the message.
     pub fn parse(bytes: &'p [u8]) -> Result<Packet<'p>, Malformed> {
         let mut rest = Rest(bytes);
         Ok(match rest.byte()? {
@@ -88,7 +88,7 @@ pub enum Element<'m> {
 /// Shows each part of a message, with the names of the sections that it is in. A section's end is in that section.
 ///
 /// # Errors
-/// What is wrong with it. Parts before that have been shown.
+/// The fault of the message. Parts before it have been shown.
 pub fn walk<'m>(
     message: &'m [u8],
     mut show: impl FnMut(&[&'m [u8]], Element<'m>),

@@ -1,6 +1,6 @@
 //! The flow and the fields of a packet, straight from its bytes.
 //!
-//! What [`parse_ip`](crate::parse_ip) checks of the packets that most of all are, in a few wide
+//! The checks of [`parse_ip`](crate::parse_ip) on the most frequent kinds of packets, in a few wide
 //! loads: IPv4 without options and IPv6 without extension headers, no fragment, TCP, UDP or ESP
 //! above; and IP in IPv6, behind one routing header at most. Nothing is taken apart that only decides
 //! about a flow whose plan is not known yet.

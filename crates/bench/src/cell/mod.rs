@@ -1,7 +1,7 @@
 //! The bench `small-cell`: GTP-U from a core network through IPsec to an application in user space, and through IPsec
 //! back.
 //!
-//! What the network would do is in memory, and out of the time: the peers' sealing and opening. The application is a
+//! The network's work is done in memory, and is not timed: the peers' sealing and opening. The application is a
 //! client of memif over real shared memory, in a thread of its own. On a machine with cores enough one tunnel has a
 //! worker, and two workers have an application, which waits by looking and has its core for itself.
 //!

@@ -49,7 +49,7 @@ const MOST_MEMIFS: usize = 3;
 /// Checks that this process has the rights that it needs, and is root of the right namespace.
 ///
 /// # Errors
-/// What is missing.
+/// The rights that are missing.
 pub fn check_rights(is_unprivileged: bool) -> Result<(), StartError> {
     if !rustix::process::geteuid().is_root() {
         return Err(match is_unprivileged {

@@ -1,6 +1,6 @@
 //! Everything that is wrong with a configuration on a machine, and for a daemon that runs.
 //!
-//! What passes by itself is a warning, and refuses nothing: an interface that is not there may come. Rights, another daemon
+//! A fault that passes by itself is a warning, and refuses nothing: an interface that is not there may come. Rights, another daemon
 //! of the same name and what an earlier run has saved are no matter of the file: `culvert doctor` looks at these.
 
 use config::{Config, Cpus, EngineChoice, PortConfig, Problem, Sockets, nearest};

@@ -12,7 +12,7 @@
 //! | a port is opened | its driver, once all steps are done | it is closed |
 //! | settings | nothing: they are values, checked before | the values of before |
 //!
-//! What goes comes first, for it may have what others need: an `if_id`, a socket's path, one of the places of ports. Workers come
+//! Removals come first, as they free what others need: an `if_id`, a socket's path, one of the places of ports. Workers come
 //! next: they get what is opened. A port or an interface with other settings is closed and opened.
 
 use std::fmt;

@@ -40,7 +40,7 @@ fn changed(entry: &LimitConfig, set: &LimitSet) -> Result<LimitConfig, String> {
 /// `culvert limit set`: until the next reload.
 ///
 /// # Errors
-/// What cannot be, and what would be right. Nothing is changed then.
+/// The value that cannot be, and what would be right. Nothing is changed then.
 pub(crate) fn set(config: &mut Config, set: &LimitSet) -> Result<(), String> {
     let mut entries = config.limits.clone();
     let Some(entry) = entries.iter_mut().find(|entry| entry.name == set.name) else {

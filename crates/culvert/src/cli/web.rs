@@ -176,7 +176,7 @@ impl QueryError {
 /// A parameter without a value is as good as none, as forms send what was left empty.
 ///
 /// # Errors
-/// What is wrong.
+/// The fault of the text.
 pub fn parse_query<Q: Parser>(query: &str) -> Result<Q, QueryError> {
     let command = Q::command();
     let mut words = Vec::new();

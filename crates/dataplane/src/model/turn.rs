@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 /// The turn of a thread: no other writes SAs' numbers, windows and counters while there is one.
 ///
-/// What writes them takes it as an argument, so that it compiles only for callers that have it. It has no size.
+/// A function that writes them takes it as an argument, so that it compiles only for callers that have it. It has no size.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn<'t>(PhantomData<&'t ()>);
 

@@ -9,7 +9,7 @@
 //! these. To be sent it has a slot as a port has one, above all slots of ports: so a port without VLANs costs
 //! nothing, and the plan of a flow has room for no more than the slot.
 //!
-//! Whether a frame may be dropped first (DEI) goes from the tags of one VLAN to those of another: it is noted in
+//! The bit that lets a frame be dropped first (DEI) goes from the tags of one VLAN to those of another: it is noted in
 //! the packet's buffer where tags are taken off, and the slot says whether what is noted there is the packet's.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -16,7 +16,7 @@ impl View {
     /// The longest packet of a family that fits once a headend has put its segments on it, in bytes; `outer` says
     /// what fits of packets that policy protects.
     ///
-    /// What routers have reported of the path counts. Of IPv6 it does not go below 1280 bytes, which no sender goes
+    /// The path MTU that routers have reported counts. Of IPv6 it does not go below 1280 bytes, which no sender goes
     /// below either (RFC 2473 §7.1): a report would be the end of all longer packets, and anybody's may be forged.
     pub(crate) fn fits_headend(
         &self,

@@ -8,7 +8,7 @@
 //!   in the order of arrival <─── bursts <────
 //! ```
 //!
-//! What is done to a burst, and why it is safe, stands in [`crate::worker::passes`]. A helper has an
+//! [`crate::worker::passes`] says what is done to a burst, and why it is safe. A helper has an
 //! engine, a flow cache and a reader of the databases of its own, so of a packet nothing but its lines
 //! moves from one core to another, and of a burst the list of its packets, there and back.
 //!
@@ -18,7 +18,7 @@
 //! alone, and nothing is ever dropped for want of room in the queue. A burst of a few packets that
 //! comes while nothing is under way is not worth a hand-over.
 //!
-//! What helpers have sealed for a peer behind segments (SRv6) is a packet of its own then, which policies
+//! A packet that helpers have sealed for a peer behind segments (SRv6) is one of its own then, which policies
 //! count and perhaps another SA protects. So it waits until no helper is at work: until none has a burst, or
 //! several bursts' worth has come together. What else must be done alone brings it to its end first, so that
 //! it is not overtaken.

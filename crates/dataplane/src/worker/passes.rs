@@ -8,7 +8,7 @@
 //!   apart    headers, cipher
 //! ```
 //!
-//! What is done apart writes the burst and what the thread has for itself. What several threads write
+//! The passes apart write the burst and what the thread has for itself. What several threads write
 //! (an SA's numbers, window and counters, those of policies) is written in turn, and the turns go
 //! round in the order of arrival ([`dispatch::ordered`]). So there is one writer at a time, windows
 //! and limits are as exact as on one thread, and numbers are given out in the order in which packets
@@ -19,7 +19,7 @@
 //! the burst keeps its turn, and the worker, when the burst comes back to it, moves them on as if it were
 //! alone, and passes the turn on.
 //!
-//! What is sealed for a peer behind segments gets them apart, after its number. Where it goes then is
+//! A packet that is sealed for a peer behind segments gets them apart, after its number. Where it goes then is
 //! the worker's to find out, without helpers at work; see [`crate::worker::helpers`].
 
 use arrayvec::ArrayVec;

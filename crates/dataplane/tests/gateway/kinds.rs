@@ -1,6 +1,6 @@
 //! Every kind of SA in both directions: bytes against the model, ends and flow cache by count.
 //!
-//! What counts for the flow cache is a packet in clear: before it is encrypted, after it was
+//! The flow cache counts packets in clear: before it is encrypted, after it was
 //! decrypted. A flow's packets are looked up a burst at a time, so here the first one goes alone
 //! where counts are to be exact.
 

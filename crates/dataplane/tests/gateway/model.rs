@@ -107,7 +107,7 @@ impl Model {
     /// A packet of the SA as it was before encryption: without IV, ICV and the checksum over both.
     /// Of a fragment, the headers.
     ///
-    /// What two gateways send under random IVs is compared so. Numbers below 2^32.
+    /// Compares packets that two gateways send under random IVs. Numbers below 2^32.
     pub fn opened(&self, packet: &[u8]) -> Vec<u8> {
         let (h, at) = (parse_ip(packet).expect("outer packet"), esp_at(packet));
         if h.fragment != Fragment::Whole {

@@ -13,7 +13,7 @@
 //!
 //! # What is received
 //!
-//! What the socket's filter lets through, which is to be the rule of `steer`'s packet program. The filter is there
+//! The socket receives what its filter lets through, by the rule of `steer`'s packet program. The filter is there
 //! before the socket is bound. VLAN tags that the kernel has taken out are put back.
 //!
 //! # What is sent

@@ -120,7 +120,7 @@ impl Private {
     /// come from anywhere, this host's own addresses included (ICMP errors to local programs).
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// The request that the kernel refused.
     pub fn set_up(
         config: &TunConfig,
         ifindex: u32,
@@ -151,7 +151,7 @@ impl Private {
     /// Adds the rules to an interface that is configured.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// The request that the kernel refused.
     pub fn begin(
         config: &TunConfig,
         ifindex: u32,

@@ -31,7 +31,7 @@ impl Head {
     /// Reads one.
     ///
     /// # Errors
-    /// What is to be answered; `None` where there is nobody to answer, or nothing was asked.
+    /// The answer to give; `None` where there is nobody to answer, or nothing was asked.
     pub fn read(stream: &mut impl Read) -> Result<Head, Option<Fault>> {
         let mut bytes = Vec::new();
         let mut piece = [0; 2048];

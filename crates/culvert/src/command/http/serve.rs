@@ -34,7 +34,7 @@ pub trait Site: Send + Sync + 'static {
     /// Answer to a request.
     ///
     /// # Errors
-    /// What is wrong, which is said instead.
+    /// The fault, which is answered instead.
     fn answer(&self, head: &Head) -> Result<Answer, Fault>;
 }
 

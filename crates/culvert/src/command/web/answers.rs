@@ -47,7 +47,7 @@ impl Answers {
     /// The answer of `/api/WHAT`.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The fault of the question, or of the daemon's answer.
     pub fn find(&self, what: &str, query: &str) -> Result<Answer, Fault> {
         let text = match what {
             "about" => {

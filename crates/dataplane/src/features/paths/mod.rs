@@ -4,7 +4,7 @@
 //! made, and when its reply has been decrypted, by the worker that measures; the other workers hand replies over. So a
 //! delay has in it what packets wait for in crypto stages and queues. A probe of an uplink leaves in clear, by that uplink alone.
 //!
-//! What is no probe and no reply after all is Linux's.
+//! Packets that turn out to be neither probe nor reply go to Linux.
 
 mod packet;
 mod sessions;

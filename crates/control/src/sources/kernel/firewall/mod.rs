@@ -8,7 +8,7 @@
 //! | `iptables` | the tables of legacy iptables, by their save programs |
 //! | `nat`      | whether there are rules of NAT                        |
 //!
-//! What counts is a chain that packets meet between two interfaces, and that could stop or change one of
+//! A chain counts that packets meet between two interfaces, and that could stop or change one of
 //! them, or have it seen: its policy is not accept, or it has a rule that does more than match, count and
 //! accept. So rules that an IKE daemon adds to let its tunnels' packets pass do not count, and
 //! neither do culvert's own tables.
