@@ -3,6 +3,7 @@
 import { Fault, json, takeToken } from "./ask.js";
 import { Drawing, tunnelsOf } from "./drawing.js";
 import { captureForm, tokenForm, whyForm } from "./forms.js";
+import { appSeries, delayOf, lossOf, pathSeries, showPaths } from "./paths.js";
 import { History, bits, bytes, count, graph, packets, span } from "./rates.js";
 import { Table, el, keep, setText } from "./tables.js";
 
@@ -14,6 +15,7 @@ const LATE_MS = 3000;
 /** Rows of a table that are shown, and events. */
 const MOST_ROWS = 100;
 const MOST_EVENTS = 200;
+const MOST_APPS = 20;
 
 const byId = (id) => document.getElementById(id);
 const history = new History();
@@ -76,6 +78,21 @@ const drops = new Table(byId("drops-table"), [
   { head: "Linux's name", text: (drop) => drop.xfrm_stat ?? "" },
   { head: "Meaning", text: (drop) => drop.meaning, wide: true },
 ], (drop) => drop.reason);
+
+const apps = new Table(byId("apps-table"), [
+  { head: "Application", text: (app) => app.name, wide: true },
+  { head: "Rate both ways", number: true, text: (app) => bits(now(`app ${app.name}`)) },
+  { head: "Leaves by", text: (app) => pathsOf(app), wide: true },
+  { head: "Flows", number: true, text: (app) => count(app.flows), value: (app) => app.flows },
+  { head: "Bytes", number: true, text: (app) => bytes(app.bytes), value: (app) => app.bytes },
+], (app) => app.name);
+
+/** The paths of an application, each with its rate, the busiest first. */
+function pathsOf(app) {
+  const rates = Object.keys(app.paths).map((path) => [path, now(appSeries(app.name, path))]);
+  const moving = rates.filter(([, rate]) => rate > 0 || Number.isNaN(rate)).sort((a, b) => b[1] - a[1]);
+  return moving.map(([path, rate]) => `${path} ${bits(rate)}`).join(", ");
+}
 
 const saSeries = (sa, what) => `sa ${sa.spi} ${sa.dst} ${what}`;
 
@@ -158,6 +175,17 @@ function portCard(port) {
   return card;
 }
 
+function showMeasured({ path, app, steer }) {
+  const isAny = path.paths.length > 0 || app.applications.length > 0;
+  byId("paths").hidden = !isAny;
+  document.querySelector("nav [href='#paths']").parentElement.hidden = !isAny;
+  const undrawn = showPaths(byId("path-lines"), { paths: path.paths, steers: steer, apps: app.applications, history, isOld });
+  const more = undrawn + (path.left_out ?? 0);
+  byId("paths-more").hidden = more === 0;
+  setText(byId("paths-more"), `and ${count(more)} more: culvert path`);
+  apps.show(app.applications.slice(0, MOST_APPS));
+}
+
 function showSas(list) {
   const wanted = byId("sas-filter").value.trim().toLowerCase();
   const fits = (sa) => `${sa.spi} ${sa.src} ${sa.dst} ${sa.suite} ${sa.mode} ${sa.state} reqid ${sa.reqid}`.toLowerCase().includes(wanted);
@@ -208,6 +236,8 @@ function eventText(event) {
     case "rate-broken": return `SPI ${event.spi} to ${event.dst}: ${event.why}`;
     case "rate-restored": return `SPI ${event.spi} to ${event.dst}`;
     case "path-mtu": return `${event.mtu} bytes to ${event.dst}`;
+    case "path-state": return `${event.path} (DSCP ${event.dscp}): ${event.to}, was ${event.from}`;
+    case "steered": return `${event.rule}: ${event.paths?.length ? `by ${event.paths.join(", ")}` : "stopped"}`;
     case "port-up": return event.port;
     case "port-down": return `${event.port}: ${event.why}`;
     case "device-up": return event.device;
@@ -248,12 +278,21 @@ function remember(at, seen) {
   }
   for (const sa of seen.sas) history.add(saSeries(sa, "bytes"), at, sa.bytes);
   for (const [reason, value] of Object.entries(seen.drops.drops)) history.add(`drop ${reason}`, at, value);
+  for (const path of seen.path.paths) {
+    history.put(pathSeries(path, "delay"), at, delayOf(path));
+    history.put(pathSeries(path, "loss"), at, lossOf(path));
+  }
+  for (const app of seen.app.applications) {
+    history.add(`app ${app.name}`, at, app.bytes);
+    for (const [path, on] of Object.entries(app.paths)) history.add(appSeries(app.name, path), at, on.bytes);
+  }
   history.forget(at - 60);
 }
 
 function show(seen) {
   showStatus(seen.status);
   showStats(seen.stats);
+  showMeasured(seen);
   showPorts(seen.ports);
   showSas(seen.sas);
   showPolicies(seen.policies);
@@ -314,11 +353,11 @@ async function look() {
 async function lookOnce() {
   try {
     about ??= await begin();
-    const [status, stats, ports, drops, sas, policies] = await Promise.all([
-      json("status"), json("stats"), json("port"), json("drops"),
+    const [status, stats, ports, drops, path, app, steer, sas, policies] = await Promise.all([
+      json("status"), json("stats"), json("port"), json("drops"), json("path"), json("app"), json("steer"),
       orFault("sa", byId("sas-fault")), orFault("policy", byId("policies-fault")), askEvents(),
     ]);
-    last = { status, stats, ports, drops, sas, policies };
+    last = { status, stats, ports, drops, path, app, steer, sas, policies };
     remember(performance.now() / 1000, last);
     reveal(true);
     tellFresh();

@@ -23,6 +23,16 @@ export class History {
     series.value = value;
   }
 
+  /** Takes a value that is no counter, at a time in seconds. */
+  put(name, at, value) {
+    let series = this.#series.get(name);
+    if (!series) this.#series.set(name, (series = { at: NaN, value: 0, rates: [] }));
+    if (at <= series.at) return;
+    series.rates.push(value);
+    if (series.rates.length > SAMPLES) series.rates.shift();
+    series.at = at;
+  }
+
   /** Forgets what has not been heard of since a time. */
   forget(before) {
     for (const [name, series] of this.#series) if (series.at < before) this.#series.delete(name);

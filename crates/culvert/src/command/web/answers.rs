@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use outcome::DropReason;
 use report::client::{Client, ClientError};
-use report::{self, Request, WhyAnswer};
+use report::{self, MeasuredPaths, Request, WhyAnswer};
 use serde_json::json;
 
 use super::capture::Captures;
@@ -63,6 +63,12 @@ impl Answers {
                 self.bound("policies", self.max_policies, |status| status.policies)?;
                 self.whole("policy", query, Request::Policy)?
             }
+            "path" => {
+                parse::<NoQuery>(query)?;
+                self.fresh("path", Request::Path, few_paths)?
+            }
+            "app" => self.whole("app", query, Request::App { recent: 0 })?,
+            "steer" => self.whole("steer", query, Request::Steer)?,
             "sa" => self.sa(query)?,
             "why" => self.why(query)?,
             "events" => {
@@ -128,7 +134,7 @@ impl Answers {
         most: usize,
         count: fn(&report::Status) -> usize,
     ) -> Result<(), Fault> {
-        let text = self.fresh("status", Request::Status)?;
+        let text = self.fresh("status", Request::Status, Ok)?;
         let status: report::Status = serde_json::from_str(&text).map_err(ClientError::from)?;
         let count = count(&status);
         match count > most {
@@ -143,10 +149,16 @@ impl Answers {
     /// Answer to a request without parameters.
     fn whole(&self, what: &'static str, query: &str, request: Request) -> Result<String, Fault> {
         parse::<NoQuery>(query)?;
-        self.fresh(what, request)
+        self.fresh(what, request, Ok)
     }
 
-    fn fresh(&self, what: &'static str, request: Request) -> Result<String, Fault> {
+    /// An answer that is not older than [`FRESH`], as `shape` makes it.
+    fn fresh(
+        &self,
+        what: &'static str,
+        request: Request,
+        shape: fn(String) -> Result<String, Fault>,
+    ) -> Result<String, Fault> {
         // A thread that panics has put nothing half in.
         let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some((at, text)) = known.get(what)
@@ -154,7 +166,7 @@ impl Answers {
         {
             return Ok(text.clone());
         }
-        let text = self.ask(request)?;
+        let text = shape(self.ask(request)?)?;
         known.insert(what, (Instant::now(), text.clone()));
         Ok(text)
     }
@@ -162,6 +174,22 @@ impl Answers {
     fn ask(&self, request: Request) -> Result<String, Fault> {
         Ok(self.daemon.ask_json(request)?)
     }
+}
+
+/// Paths that are told; of more the first, with a field that says how many are left out.
+const MOST_PATHS: usize = 500;
+
+/// Leaves out what would be too long for a page.
+fn few_paths(text: String) -> Result<String, Fault> {
+    let mut all: MeasuredPaths = serde_json::from_str(&text).map_err(ClientError::from)?;
+    let left_out = all.paths.len().saturating_sub(MOST_PATHS);
+    if left_out == 0 {
+        return Ok(text);
+    }
+    all.paths.truncate(MOST_PATHS);
+    let mut told = serde_json::to_value(&all).map_err(ClientError::from)?;
+    told["left_out"] = left_out.into();
+    Ok(told.to_string())
 }
 
 fn parse<Q: Parser>(query: &str) -> Result<Q, Fault> {
@@ -183,6 +211,22 @@ fn refused(error: &str) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_paths_the_first_are_told() {
+        let told = |count: usize| {
+            let of = |n| report::MeasuredPath { penalty: n, ..report::MeasuredPath::default() };
+            let paths = (0..count as u64).map(of).collect();
+            let all = MeasuredPaths { paths, reflector: None };
+            let text = serde_json::to_string(&all).expect("JSON");
+            let told = few_paths(text.clone()).unwrap_or_else(|_| panic!("{count} paths"));
+            let value: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+            (told == text, value["paths"].as_array().map(Vec::len), value["left_out"].as_u64())
+        };
+        assert_eq!(told(2), (true, Some(2), None));
+        assert_eq!(told(MOST_PATHS), (true, Some(MOST_PATHS), None));
+        assert_eq!(told(MOST_PATHS + 7), (false, Some(MOST_PATHS), Some(7)));
+    }
 
     #[test]
     fn what_the_daemon_refuses_names_its_parameter() {

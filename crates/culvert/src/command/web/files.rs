@@ -28,13 +28,14 @@ macro_rules! file {
     };
 }
 
-const FILES: [File; 9] = [
+const FILES: [File; 10] = [
     file!("index.html", HTML),
     file!("style.css", CSS),
     file!("icon.svg", SVG),
     file!("page.js", SCRIPT),
     file!("ask.js", SCRIPT),
     file!("rates.js", SCRIPT),
+    file!("paths.js", SCRIPT),
     file!("tables.js", SCRIPT),
     file!("drawing.js", SCRIPT),
     file!("forms.js", SCRIPT),
