@@ -68,8 +68,8 @@ pub struct NatCounters {
 /// A dump under way.
 struct Dump {
     answers: Listener,
-    /// Connections that have gone meanwhile: the dump may tell of them later.
-    gone: HashSet<(Tuple, u32)>,
+    /// Connections that events have told of meanwhile: the dump may tell later how they were before.
+    told: HashSet<(Tuple, u32)>,
 }
 
 /// Results of a round.
@@ -156,8 +156,14 @@ impl Nat {
         is_lost |= heard.is_err();
         for event in told {
             match event {
-                Event::Is(entry) => self.learn(&mut round, entry, &is_local),
-                Event::Gone { original, id } => self.forget(&mut round, original, id),
+                Event::Is(entry) => {
+                    self.outdate_dump(entry.original, entry.id);
+                    self.learn(&mut round, entry, &is_local);
+                }
+                Event::Gone { original, id } => {
+                    self.outdate_dump(original, id);
+                    self.forget(&mut round, original, id);
+                }
             }
         }
         self.read_dump(&mut round, &is_local);
@@ -209,11 +215,15 @@ impl Nat {
         }
     }
 
-    /// A connection is gone.
-    fn forget(&mut self, round: &mut Round, original: Tuple, id: u32) {
+    /// An event tells of a connection: a dump under way is out of date about it.
+    fn outdate_dump(&mut self, original: Tuple, id: u32) {
         if let Some(dump) = &mut self.dump {
-            dump.gone.insert((original, id));
+            dump.told.insert((original, id));
         }
+    }
+
+    /// A connection is gone.
+    fn forget(&self, round: &mut Round, original: Tuple, id: u32) {
         if let Some(known) = self.known(round, &original).filter(|known| known.entry.id == id) {
             end(round, &known);
         }
@@ -234,7 +244,7 @@ impl Nat {
         let answers = self.tracking.requests()?;
         answers.send(&message::dump())?;
         self.dumps = self.dumps.wrapping_add(1);
-        self.dump = Some(Dump { answers, gone: HashSet::new() });
+        self.dump = Some(Dump { answers, told: HashSet::new() });
         Ok(())
     }
 
@@ -255,7 +265,7 @@ impl Nat {
         }
         for event in told {
             match event {
-                Event::Is(entry) if !dump.gone.contains(&(entry.original, entry.id)) => {
+                Event::Is(entry) if !dump.told.contains(&(entry.original, entry.id)) => {
                     self.learn(round, entry, is_local);
                 }
                 Event::Is(_) | Event::Gone { .. } => {}
