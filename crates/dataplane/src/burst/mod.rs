@@ -8,7 +8,8 @@
 //!
 //! Packets that are to be encrypted or decrypted are gathered, and go through [`crate::crypt`] by the burst.
 //! Decrypted packets are accepted in the order of arrival, and take passes 2 and 3 again. Nothing is
-//! opened while packets are moved on: [`Path::run`] makes room before. So no pass calls itself.
+//! opened while packets are moved on: [`Path::run`] makes room before. So no pass calls itself, but where IPComp is inside
+//! ESP: each packet of it is unwrapped before the next one goes on, as deep as SAs are nested ([`Path::enter_in_order`]).
 
 pub(crate) mod classify;
 mod payloads;

@@ -1,7 +1,7 @@
 //! Links between the two SAs of a pair (RFC 9347, section 3): what arrives by the one, the other reports.
 //!
-//! The homes of the two may be two workers. They share a lock that neither waits for: who finds it taken has something
-//! newer to tell, or to hear, with the next payload.
+//! The homes of the two may be two workers. They share a lock that no packet waits for: who finds it taken has something
+//! newer to tell, or to hear, with the next payload. It is waited for once for each SA, where that begins.
 
 use core::net::IpAddr;
 use core::sync::atomic::{
