@@ -105,6 +105,35 @@ def test_what_is_wrong_changes_nothing(network):
     assert_ping(net.client, t.SERVER4, count=3)
 
 
+#: What a reload may change while packets pass: no port is opened anew by these.
+TAKEN = [
+    LIMIT,
+    "[worker]\ncpus = 2\n",
+    TUNNEL,
+    TUNNEL + "[worker]\ncpus = 3\ncrypto_cpus = [0]\n",
+    '[guard]\nprefixes = ["10.99.0.0/16"]\n',
+    '[[mark]]\ndscp = 46\nmark = 7\n',
+    '[[sid]]\nprefix = "fc00:1::1/128"\naction = "End"\n',
+    "[path_mtu]\nlifetime_s = 300\n",
+    '[applications]\nenabled = true\n' + LIMIT,
+    "",
+]
+
+
+def test_what_is_taken_loses_no_packet(network):
+    net = network().up()
+    daemon = net.gwa.daemon
+    write(daemon, BOTH)
+    assert reload(daemon).returncode == 0
+    stream = Stream(net.client, net.server, t.SERVER4, rate=200, count=0)
+    for text in TAKEN:
+        write(daemon, BOTH + text)
+        done = reload(daemon)
+        assert done.returncode == 0, (text, done)
+    assert_perfect(stream.finish())
+    assert daemon.stats()["balance"] == 0
+
+
 def without_native_xdp(host):
     """An interface whose driver has no native XDP."""
     for kind in ("dummy", "bridge", "ifb"):
