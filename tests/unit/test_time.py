@@ -10,8 +10,7 @@ EDGE = {
     "clock.rs": 2,  # the clocks themselves
     "start.rs": 3,  # before the first round; a daemon of the same name may be about to end
     "lib.rs": 2,  # before a sleep, at the begin of a round
-    "carry_out.rs": 1,  # workers have been waited for
-    "plan/carry_out.rs": 1,  # the same
+    "life/serve.rs": 1,  # a sign of life after workers have been waited for: watchdogs go by the clock
     "life/stop.rs": 3,  # after the last round
     "life/log.rs": 2,  # lines of any thread
     "workers/ports/entry.rs": 2,  # another program's hold of a port is waited for

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use dataplane::Topology;
-
 use super::Daemon;
 use super::clock::Now;
 use super::wants::Wants;
@@ -20,26 +18,21 @@ impl Daemon {
         linux.follow_routes(wants);
     }
 
-    /// Follows interfaces that have come, gone or changed: with sockets of ports, tunnel interfaces and memif ports.
+    /// Follows interfaces that have come, gone or changed: Linux's side first, then sockets of ports.
     pub(super) fn follow_links(&mut self, now: Now) {
         let Daemon { config, wants, linux, sa, crew, .. } = self;
-        if !Wants::take(&mut wants.links) {
-            return;
+        if Wants::take(&mut wants.links) {
+            linux.follow_links(now, config, &mut sa.source, crew, wants);
+            crew.ports.follow(linux.observer.snapshot(), &crew.workers);
         }
-        linux.follow_interfaces(&mut sa.source, config.port_names(), wants);
-        linux.tunnels.follow_moves(linux.observer.snapshot());
-        linux.memifs.follow_links(now, linux.observer.snapshot(), &crew.workers);
-        crew.ports.follow(linux.observer.snapshot(), &crew.workers);
-        // Policies may name new addresses.
-        (wants.topology, wants.paths) = (true, true);
     }
 
     /// Gives workers what has changed of their tables, once for all of it, and then attaches the programs of ports that
     /// they have been told of.
     pub(super) fn publish(&mut self, now: Now) {
-        let Daemon { config, wants, linux, sa, crew, .. } = self;
+        let Daemon { config, wants, linux, sa, crew, life, .. } = self;
         if Wants::take(&mut wants.marks) {
-            linux.tell_marks(config);
+            linux.marks.tell(config, &linux.private, &linux.tunnels);
         }
         let neighbours = Wants::take(&mut wants.neighbours);
         if neighbours {
@@ -50,8 +43,13 @@ impl Daemon {
             crew.tables.path_mtus.store(Arc::new(sa.path_mtus.path_mtus()));
         }
         let topology = Wants::take(&mut wants.topology);
-        let are_vlans_new = topology && self.publish_topology();
-        let Daemon { config, wants, linux, sa, crew, life, .. } = self;
+        let mut are_vlans_new = false;
+        if topology {
+            let (topology, are_others) = linux.topology(config, crew);
+            let (guarded, snapshot) = (sa.guarded(&config.guard), linux.observer.snapshot());
+            crew.publish(topology, config, guarded, snapshot, &life.confinement);
+            are_vlans_new = are_others;
+        }
         if path_mtus || topology {
             sa.inner_mtus.paths_changed(now);
         }
@@ -68,36 +66,14 @@ impl Daemon {
             linux.tell_ports(&mut sa.source, config.port_names());
         }
         if topology {
-            crew.paths.serve(linux.observer.snapshot(), &crew.workers);
-            crew.ports.steer_vlans(&linux.vlans);
-            let segments = linux.reflection.segments_seen().functions();
-            crew.ports.steer_segment_errors(segments.headends().next().is_some());
-            crew.ports.steer_overlays(linux.overlays.traffic());
+            crew.follow_topology(linux);
         }
         if is_any_unattached {
             // Workers may have been waited for.
-            life.beat(Now::read(), &sa.source, crew);
+            life.beat_late(&sa.source, crew);
             crew.ports.attach(&crew.workers);
             // How a program is attached decides whether a port's packets can go back to it.
             wants.topology = true;
         }
-    }
-
-    /// Publishes another topology. True if there are other VLANs than before.
-    fn publish_topology(&mut self) -> bool {
-        let Daemon { config, linux, sa, crew, life, .. } = self;
-        let (topology, are_vlans_new) = linux.topology(config, crew);
-        let clamps_mss = config.path_mtu.clamp_mss;
-        let guarded = sa.guarded(&config.guard);
-        let of = (&config.applications, config.application_list.as_slice());
-        let applications = crew.recognition.follow(of, &crew.workers, &life.confinement);
-        // Limits may name applications.
-        let rate_rules = crew.rate_rules(&config.limits, linux.observer.snapshot());
-        let path_ends = crew.paths.ends();
-        let topology =
-            Topology { clamps_mss, guarded, applications, rate_rules, path_ends, ..topology };
-        crew.tables.topology.store(Arc::new(topology));
-        crew.published += 1;
-        are_vlans_new
     }
 }

@@ -34,7 +34,6 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use config::Config;
-use io::TunConfig;
 use report::{Refused, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -116,17 +115,10 @@ impl Daemon {
             return Some(end);
         }
         let replies = self.obey(now);
-        if self.life.is_hung_up() {
-            self.reload(now);
-        }
         self.hear(now);
-        if self.linux.is_interface_gone {
+        if self.linux.private.is_gone {
             return Some(End::InterfaceGone);
         }
-        if self.life.retries(now) {
-            self.retry();
-        }
-        self.crew.select_paths(now, self.linux.observer.snapshot(), &mut self.shows.event_log);
         self.carry_out(now);
         if let Some(builtin) = self.sa.source.builtin_mut() {
             builtin.confirm();
@@ -141,7 +133,7 @@ impl Daemon {
 
     /// Sleeps until a descriptor is readable or a deadline is reached.
     fn wait(&self, now: Now) {
-        let is_busy = self.wants.is_any() || !self.shows.commands.is_empty();
+        let is_busy = self.wants.is_any() || self.shows.clients.have_commands();
         let due = [
             is_busy.then_some(Duration::ZERO),
             self.linux.due_in(now),
@@ -166,7 +158,7 @@ impl Daemon {
 
     /// Serves each part in turn. What follows from it they want of the round's end.
     fn hear(&mut self, now: Now) {
-        let Daemon { config, wants, linux, sa, offload, crew, shows, .. } = self;
+        let Daemon { config, wants, linux, sa, offload, crew, shows, life } = self;
         sa.serve(now, crew, wants);
         crew.serve(now, &mut Hearers { config, linux, sa, shows }, wants);
         shows.hear_early(now, sa, crew);
@@ -180,12 +172,22 @@ impl Daemon {
             // Packets may wait for what has come.
             crew.workers.wake();
         }
+        if life.retries(now) {
+            sa.source.retry();
+            linux.retry(wants);
+            wants.topology |= crew.retry(linux.observer.snapshot());
+        }
+        crew.select_paths(now, linux.observer.snapshot(), &mut shows.event_log);
     }
 
-    /// Carries out the commands of clients, as far as that is not for the end of the round. They are answered then.
+    /// Carries out what a signal and the commands of clients say, as far as that is not for the end of the round. Clients
+    /// are answered then.
     fn obey(&mut self, now: Now) -> Vec<(Reply, Sender<Reply>)> {
+        if self.life.is_hung_up() {
+            self.reload(now);
+        }
         let mut replies = Vec::new();
-        for (request, client) in self.shows.commands() {
+        for (request, client) in self.shows.clients.commands() {
             let reply = match request {
                 Request::Reload => Reply::json(&self.reload(now)),
                 Request::LimitSet(set) => {
@@ -203,20 +205,10 @@ impl Daemon {
         replies
     }
 
-    /// Tries again what failed.
-    fn retry(&mut self) {
-        self.sa.source.retry();
-        self.wants.private = true;
-        self.linux.memifs.retry();
-        let snapshot = self.linux.observer.snapshot();
-        self.wants.topology |= self.crew.recognition.has_ended();
-        self.wants.topology |= self.crew.ports.retry(snapshot, &self.crew.workers);
-    }
-
     /// Notes what has happened, and answers questions.
     fn show(&mut self, now: Now) {
         let history = self.sa.source.changes().take_history();
-        let questions = self.shows.questions();
+        let questions = self.shows.clients.questions();
         let is_of_sas = |question: &Question| matches!(question.request, Request::Sa { .. });
         if questions.iter().any(is_of_sas) {
             self.sa.refresh(now);
@@ -231,11 +223,6 @@ impl Daemon {
         let Daemon { config, linux, sa, offload, crew, shows, life, .. } = self;
         (shows, Parts { now, config, linux, sa, offload, crew, life })
     }
-}
-
-/// The private interface, as the configuration wants it.
-fn tun_config(config: &Config) -> TunConfig {
-    TunConfig { name: config.tun.interface.clone(), mtu: config.tun.mtu }
 }
 
 /// Routes and rules that lead back to culvert.

@@ -43,7 +43,7 @@ use super::life::Life;
 use super::limits;
 use super::linux::Linux;
 use super::linux::edge::{self, OwnInterfaces};
-use super::linux::tun_devices::TunDevices;
+use super::linux::tun_devices::{TunDevices, tun_config};
 use super::nat::{Nat, TakenFlows};
 use super::offload::Offload;
 use super::plan::Plan;
@@ -64,7 +64,7 @@ use super::vici::Vici;
 use super::wants::Wants;
 use super::watchdog::Watchdog;
 use super::workers::{Crew, Kit};
-use super::{Daemon, End, own, reader, tun_config, unprivileged};
+use super::{Daemon, End, own, reader, unprivileged};
 use crate::files;
 
 /// How long a start waits for a daemon of the same name to be gone.

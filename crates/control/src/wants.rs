@@ -1,8 +1,8 @@
 //! Work of a round at its end: every part of the daemon says so here, and nothing is done where it is found out.
 //!
 //! A round of the control thread hears first (the source of SAs, workers, devices, Linux, clients), and then carries out
-//! once what all of that asks for. A published topology voids every plan of every worker, so a round publishes one at
-//! most, however many parts ask for it. The order is that of [`Daemon::carry_out`](super::Daemon::carry_out):
+//! once what all of that asks for. A published topology voids every plan of every worker, so this publishes one at
+//! most, however many parts ask for it; only a reload has one of its own. The order is that of [`Daemon::carry_out`](super::Daemon::carry_out):
 //!
 //! | | what | why then |
 //! | --- | --- | --- |

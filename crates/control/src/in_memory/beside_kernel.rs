@@ -42,6 +42,8 @@ enum Step {
     FlushPolicies,
     /// The kernel encrypts packets by an outbound SA of a tunnel.
     Encrypts(u32, u32),
+    /// It does so between two requests of the daemon's, after so many more.
+    EncryptsAmid(u32, u32, u32),
     /// A worker does, if it has the SA.
     Sends(u32, u32),
     /// A worker does that has not taken over what has changed since the step before.
@@ -65,6 +67,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::FlushSas),
         1 => Just(Step::FlushPolicies),
         3 => (0..TUNNELS, 1..50u32).prop_map(|(t, n)| Step::Encrypts(t, n)),
+        4 => (0..6u32, 0..TUNNELS, 1..50u32).prop_map(|(after, t, n)| Step::EncryptsAmid(after, t, n)),
         6 => (0..TUNNELS, prop_oneof![9 => 1..50u32, 1 => 1..3_000_000u32])
             .prop_map(|(t, n)| Step::Sends(t, n)),
         3 => (0..TUNNELS, 1..50u32).prop_map(|(t, n)| Step::SendsLate(t, n)),
@@ -168,10 +171,15 @@ impl Beside {
     }
 
     /// One round, in which the kernel always is ahead of the fast path.
-    fn round(&mut self, passed: Duration) {
+    fn round(&mut self, model: &mut Model, passed: Duration) {
         self.plane.now = self.plane.now.after(passed);
         self.kernel.pass(self.plane.now.xfrm());
         self.plane.round();
+        for (spi, numbers) in self.kernel.take_amid() {
+            let sa = (0..TUNNELS).map(|tunnel| 2 * tunnel).find(|sa| ends(*sa).2 == spi);
+            let sa = sa.expect("an outbound SA");
+            model.used((sa, model.sas[&sa]), numbers);
+        }
         for tunnel in 0..TUNNELS {
             let Some(entry) = self.published(2 * tunnel) else { continue };
             // It may have gone, and its end may not be heard yet.
@@ -252,6 +260,9 @@ impl Beside {
                     model.used((sa, place), numbers);
                 }
             }
+            Step::EncryptsAmid(after, tunnel, packets) => {
+                self.kernel.encrypt_amid(after, ends(2 * tunnel).2, packets);
+            }
             Step::Sends(tunnel, packets) => {
                 if let Some((place, entry)) = self.late.get(&tunnel) {
                     Self::send(model, (2 * tunnel, *place), entry, packets);
@@ -273,22 +284,22 @@ impl Beside {
                     self.plane.linux.remove(|change| matches!(change, Change::Address(_)));
                 }
             },
-            Step::Pass(ms) => self.round(Duration::from_millis(ms)),
+            Step::Pass(ms) => self.round(model, Duration::from_millis(ms)),
             Step::Rounds(rounds) => {
                 for _ in 0..rounds {
-                    self.round(Duration::from_millis(1));
+                    self.round(model, Duration::from_millis(1));
                 }
             }
         }
     }
 
     /// Nothing happens for so long that whatever was left to the kernel is taken again.
-    fn calm_down(&mut self) {
+    fn calm_down(&mut self, model: &mut Model) {
         self.kernel.fail(0);
         for passed in [Duration::ZERO, LEFT_AT_MOST, LEFT_AT_MOST] {
-            self.round(passed);
+            self.round(model, passed);
             for _ in 0..100 {
-                self.round(Duration::from_millis(10));
+                self.round(model, Duration::from_millis(10));
             }
         }
         self.plane.settle();
@@ -321,10 +332,10 @@ impl Beside {
     }
 
     /// Everything goes back to the kernel, which has counted all of it.
-    fn give_back(mut self, model: &Model) {
+    fn give_back(mut self, model: &mut Model) {
         let mut rounds = 0;
         while !self.plane.daemon.sa.source.kernel_mut().is_none_or(KernelSource::release) {
-            self.round(Duration::from_millis(1));
+            self.round(model, Duration::from_millis(1));
             rounds += 1;
             assert!(rounds < 3000, "not all goes back");
         }
@@ -349,9 +360,9 @@ fn run(steps: &[Step]) {
     }
     // What is in the fast path stays there while an address is gone: so does it in a kernel.
     beside.take(&mut model, &Step::Address(true));
-    beside.calm_down();
+    beside.calm_down(&mut model);
     beside.hold(&model);
-    beside.give_back(&model);
+    beside.give_back(&mut model);
 }
 
 proptest! {

@@ -434,10 +434,7 @@ impl Plane {
         if let Some(wanted) = config.worker.cpus() {
             assert_eq!(workers, wanted.count());
         }
-        assert_eq!(
-            self.daemon.crew.private_counters.len().max(workers),
-            self.daemon.crew.private_counters.len()
-        );
+        assert!(self.daemon.crew.private.count() >= workers);
     }
 
     /// Each port whose interface is up has a program, which takes what all have to take.

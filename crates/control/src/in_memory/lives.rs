@@ -263,7 +263,7 @@ impl Asked {
         plane.linux.put(address(Ipv4Addr::new(172, 16, 0, 1).into(), 24));
         plane.linux.put(address(near6(1).into(), 64));
         let socket = plane.config.with_file_name("open.sock");
-        let control = &plane.daemon.shows.control;
+        let control = &plane.daemon.shows.clients.control;
         let listening =
             control.listen_too("open", &socket, 0o600, Box::new(Open), Confinement::Off).unwrap();
         Asked { plane, _listening: listening, socket }

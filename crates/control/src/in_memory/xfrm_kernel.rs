@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crypto::Keys;
@@ -29,13 +30,17 @@ struct State {
     now: Now,
     /// How many requests of the daemon are not answered, from now on.
     failures: u32,
+    /// Packets that come amid the daemon's requests: after how many of these, by which SA, how many.
+    amid: Option<(u32, u32, u32)>,
+    /// Numbers of those that have come.
+    came_amid: Vec<(u32, RangeInclusive<u64>)>,
 }
 
 impl XfrmKernel {
     /// A kernel without SAs and policies.
     pub fn new(now: Now) -> XfrmKernel {
         let databases = Database::new(Numbers::default(), Settings::default());
-        let state = State { databases, now, failures: 0 };
+        let state = State { databases, now, failures: 0, amid: None, came_amid: Vec::new() };
         XfrmKernel { state: Arc::new(Mutex::new(state)), news: Inbox::default() }
     }
 
@@ -83,8 +88,21 @@ impl XfrmKernel {
     }
 
     /// The kernel itself encrypts packets by an SA, and tells of it: the numbers that it takes.
-    pub fn encrypt(&self, spi: u32, packets: u32) -> Option<std::ops::RangeInclusive<u64>> {
-        let mut state = self.state();
+    pub fn encrypt(&self, spi: u32, packets: u32) -> Option<RangeInclusive<u64>> {
+        self.encrypt_in(&mut self.state(), spi, packets)
+    }
+
+    /// It does so after so many requests of the daemon's, between two of them.
+    pub fn encrypt_amid(&self, after: u32, spi: u32, packets: u32) {
+        self.state().amid = Some((after, spi, packets));
+    }
+
+    /// SPIs and numbers of packets that came so.
+    pub fn take_amid(&self) -> Vec<(u32, RangeInclusive<u64>)> {
+        std::mem::take(&mut self.state().came_amid)
+    }
+
+    fn encrypt_in(&self, state: &mut State, spi: u32, packets: u32) -> Option<RangeInclusive<u64>> {
         let (id, live) = state.databases.backend_mut().find_mut(spi)?;
         let (id, first) = (*id, live.replay.sent + 1);
         let last = live.replay.sent + u64::from(packets);
@@ -146,7 +164,17 @@ impl InMemory for XfrmKernel {
             state.failures -= 1;
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
-        Ok(self.answer(&mut state, datagram))
+        let answers = self.answer(&mut state, datagram);
+        if let Some((left, spi, packets)) = state.amid.take() {
+            match left.checked_sub(1) {
+                Some(left) => state.amid = Some((left, spi, packets)),
+                None => {
+                    let numbers = self.encrypt_in(&mut state, spi, packets);
+                    state.came_amid.extend(numbers.map(|numbers| (spi, numbers)));
+                }
+            }
+        }
+        Ok(answers)
     }
 }
 

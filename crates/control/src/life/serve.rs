@@ -34,6 +34,12 @@ impl Life {
         }
     }
 
+    /// As [`Life::beat`], where this thread has waited for workers since its round began: with a clock of its own, as the
+    /// watchdogs have theirs.
+    pub(crate) fn beat_late(&mut self, source: &Source, crew: &mut Crew) {
+        self.beat(Now::read(), source, crew);
+    }
+
     /// How long the next round may be put off.
     pub(crate) fn due_in(&self, now: Now) -> Option<Duration> {
         self.watchdog.as_ref().map(|watchdog| watchdog.due_in(now.at))

@@ -78,9 +78,9 @@ impl Daemon {
         let standing = self.sa.guard.standing().len();
         let is_any = sas + policies > 0 || self.sa.defaults().is_any();
         let is_kept = !self.sa.source.carries_on() && is_any;
-        let Daemon { config, sa: Sas { source, .. }, shows: Shows { control, .. }, .. } = self;
+        let Daemon { config, sa: Sas { source, .. }, shows: Shows { clients, .. }, .. } = self;
         source.shut_down();
-        drop(control);
+        drop(clients);
         if is_kept {
             info!(
                 sas,

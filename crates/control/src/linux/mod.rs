@@ -1,6 +1,7 @@
 //! Linux's network state as it is mirrored here, and what culvert has there: interfaces, routes, rules, marks.
 
 pub mod edge;
+mod marks;
 pub mod memifs;
 pub mod nat;
 pub mod overlays;
@@ -19,12 +20,10 @@ pub mod vrfs;
 pub mod way_back;
 pub mod xfrm_interfaces;
 
-use std::collections::BTreeMap;
-
-use policy::Marks;
 use steer::SendMarks;
 
 use self::edge::{OwnInterfaces, Tables};
+use self::marks::Marks;
 use self::memifs::Memifs;
 use self::nat::Nat;
 use self::overlays::OverlayLinks;
@@ -44,15 +43,8 @@ pub(super) struct Linux {
     pub(super) tunnels: Tunnels,
     pub(super) memifs: Memifs,
     pub(super) private: Private,
-    pub(super) way_back: WayBack,
-    /// Tells the marks of what Linux sends, where the kernel can.
-    pub(super) _send_marks: Option<SendMarks>,
+    pub(super) marks: Marks,
     pub(super) nat: Option<Nat>,
-    /// The marks that SAs set.
-    pub(super) set_marks: Vec<Marks>,
-    /// Linux's own XFRM interfaces by which it takes what their SAs decrypt for this host: indices by `if_id`.
-    pub(super) brought_by: BTreeMap<u32, u32>,
-    pub(super) is_interface_gone: bool,
 }
 
 impl Linux {
@@ -75,12 +67,8 @@ impl Linux {
             tunnels: Tunnels::default(),
             memifs: Memifs::default(),
             private,
-            way_back,
-            _send_marks: send_marks,
+            marks: Marks::new(way_back, send_marks),
             nat,
-            set_marks: Vec::new(),
-            brought_by: BTreeMap::new(),
-            is_interface_gone: false,
         }
     }
 }

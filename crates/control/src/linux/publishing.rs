@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use config::Config;
 use config::nearest;
 use dataplane::Topology;
-use forward::SourceCheck;
-use policy::Marks;
 
+use super::Linux;
 use super::topology::{self, Known};
-use super::{Linux, private};
+use crate::clock::Now;
 use crate::sources::Source;
 use crate::wants::Wants;
 use crate::workers::Crew;
@@ -20,9 +19,10 @@ impl Linux {
         let snapshot = self.observer.snapshot();
         let slot_of = |i| crew.ports.slot(i).or_else(|| self.memifs.slot(i));
         let are_vlans_new = self.vlans.follow(snapshot, &config.vlans, slot_of);
-        self.way_back.follow(crew.ports.working().chain(self.memifs.working()));
-        self.way_back.follow_vlans(self.vlans.taken());
-        let uplink_tags = self.way_back.follow_uplinks(&crew.paths.marks());
+        let way_back = &mut self.marks.way_back;
+        way_back.follow(crew.ports.working().chain(self.memifs.working()));
+        way_back.follow_vlans(self.vlans.taken());
+        let uplink_tags = way_back.follow_uplinks(&crew.paths.marks());
         let uplink_tags = uplink_tags.into_iter().collect();
         let known = Known {
             ports: &crew.ports,
@@ -32,7 +32,7 @@ impl Linux {
             tunnels: &self.tunnels,
             marks: &config.marks,
             gtpu: &config.gtpu,
-            way_back: &self.way_back,
+            way_back: &self.marks.way_back,
         };
         let topology = topology::topology(snapshot, self.reflection.fib(), &known);
         let segments = self.reflection.segments_seen().functions();
@@ -52,9 +52,7 @@ impl Linux {
             && self.tunnels.follow_links(snapshot)
         {
             let judged = kernel.set_interfaces(self.tunnels.of_linux());
-            // Their way back is the private interface.
-            let takes = |name: &str| private::source_check(name) != SourceCheck::Strict;
-            self.brought_by = self.tunnels.bringing(snapshot, &judged, takes);
+            self.marks.follow_interfaces(snapshot, &self.tunnels, &judged);
             wants.marks = true;
             self.tell_ports(source, ports);
             wants.paths = true;
@@ -75,28 +73,25 @@ impl Linux {
     /// Takes over the marks that SAs set, for Linux to be told.
     pub(crate) fn follow_marks(&mut self, source: &mut Source, wants: &mut Wants) {
         let Some(wanted) = source.changes().take_set_marks() else { return };
-        self.set_marks = wanted;
+        self.marks.set_of_sas(wanted);
         (wants.marks, wants.topology) = (true, true);
     }
 
-    /// Tells Linux the marks of SAs, and those that `[[mark]]` gives to what is decrypted.
-    pub(crate) fn tell_marks(&mut self, config: &Config) {
-        let (private, tunnels) = (self.private.ifindex(), &self.tunnels);
-        let mut wanted = self.set_marks.clone();
-        let judged = config.tun.judged_mark;
-        wanted.extend(self.brought_by.keys().map(|if_id| Marks::of_interface(*if_id)));
-        for marks in config.marks.iter().map(|rule| Marks::of_mark(rule.mark)) {
-            if !wanted.contains(&marks) {
-                wanted.push(marks);
-            }
-        }
-        let brought_by = &self.brought_by;
-        self.way_back.follow_marks(&wanted, |Marks { mark, if_id }| match (if_id, mark) {
-            (0, _) => Some((private, mark)),
-            // One of Linux's own.
-            (_, 0) => brought_by.get(&if_id).map(|ifindex| (*ifindex, judged)),
-            _ => tunnels.ifindex(if_id).map(|ifindex| (ifindex, mark)),
-        });
+    /// Follows interfaces that have come, gone or changed: with tunnel interfaces and memif ports.
+    pub(crate) fn follow_links(
+        &mut self,
+        now: Now,
+        config: &Config,
+        source: &mut Source,
+        crew: &Crew,
+        wants: &mut Wants,
+    ) {
+        self.follow_interfaces(source, config.port_names(), wants);
+        let snapshot = self.observer.snapshot();
+        self.tunnels.follow_moves(snapshot);
+        self.memifs.follow_links(now, snapshot, &crew.workers);
+        // Policies may name new addresses.
+        (wants.topology, wants.paths) = (true, true);
     }
 
     /// Makes the routes to the private interface follow Linux's own, and puts back what somebody took away.

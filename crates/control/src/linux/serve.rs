@@ -27,6 +27,12 @@ impl Linux {
         self.follow_tables(config, crew, wants);
     }
 
+    /// Tries again what failed.
+    pub(crate) fn retry(&mut self, wants: &mut Wants) {
+        wants.private = true;
+        self.memifs.retry();
+    }
+
     /// How long the next round may be put off.
     pub(crate) fn due_in(&self, now: Now) -> Option<Duration> {
         let nat = self.nat.as_ref().and_then(|nat| nat.due_in(now));
@@ -121,7 +127,7 @@ impl Linux {
                 (wants.topology, wants.paths) = (true, true);
             }
             Change::LinkRemoved(link) if link.index == self.private.ifindex() => {
-                self.is_interface_gone = true;
+                self.private.is_gone = true;
             }
             Change::Link(link) | Change::LinkRemoved(link) => {
                 (wants.links, wants.neighbours) = (true, true);

@@ -1,6 +1,6 @@
 //! The interfaces that culvert makes, in a daemon.
 
-use config::{MemifConfig, TunnelConfig};
+use config::{Config, MemifConfig, TunnelConfig};
 use io::tun::{Tap, TapConfig};
 use io::{Port, Tun, TunConfig, TunError};
 
@@ -45,4 +45,9 @@ impl OwnInterfaces for TunDevices {
             None => Ok(Box::new(Tun::add_queue(config, ifindex)?)),
         }
     }
+}
+
+/// The private interface, as the configuration wants it.
+pub fn tun_config(config: &Config) -> TunConfig {
+    TunConfig { name: config.tun.interface.clone(), mtu: config.tun.mtu }
 }

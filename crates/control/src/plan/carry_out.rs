@@ -10,19 +10,18 @@
 //! again by itself, and is no failure.
 
 use config::{Config, PortConfig};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error};
 
 use super::Plan;
-use super::failure::{Failure, Lost, StepError};
+use super::failure::{Failure, StepError};
 use super::running::Running;
 use super::steps::{Change, Step};
 use crate::Daemon;
 use crate::clock::Now;
-use crate::layout::Layout;
 use crate::overlays::OverlayLinks;
+use crate::ports::Ports;
 use crate::segments::SegmentRoutes;
 use crate::topology::Reflection;
-use crate::workers::ChangeError;
 
 /// A plan that came to a stop.
 #[derive(Debug)]
@@ -53,7 +52,7 @@ impl Daemon {
             done.push(step);
         }
         self.take_effect(now);
-        if let Some(refused) = self.refused_port(&may_fail) {
+        if let Some(refused) = refused_port(&self.crew.ports, &may_fail) {
             return Err(Box::new(Stopped { failure: refused.into(), done, before }));
         }
         self.settle();
@@ -111,7 +110,9 @@ impl Daemon {
                 crew.paths.follow(now, options, paths, steers).map_err(StepError::Paths)?;
                 (self.wants.topology, self.wants.paths) = (true, true);
             }
-            Step::Workers(Change { to, .. }) => self.change_workers(to)?,
+            Step::Workers(Change { to, .. }) => {
+                crew.change(to, &self.config, linux, self.sa.source.databases())?;
+            }
             Step::ClosePort(config) => crew.ports.remove(config, &crew.workers),
             Step::OpenPort(config) => {
                 crew.ports.add(config, |place| linux.memifs.has_place(place));
@@ -154,7 +155,7 @@ impl Daemon {
         let steps = sa.changed_policies(linux, wants);
         sa.follow_with_guard(now, config, &steps, wants);
         // Steps may have waited for workers.
-        life.beat(Now::read(), &sa.source, crew);
+        life.beat_late(&sa.source, crew);
         crew.follow_sas(&mut sa.source);
         // Ports take this from their first frame on.
         let snapshot = linux.observer.snapshot();
@@ -179,51 +180,13 @@ impl Daemon {
         self.linux.memifs.settle(&self.config.memifs, &mut *self.linux.interfaces);
         self.crew.ports.settle(&self.config.ports);
     }
+}
 
-    /// A port that could not be opened, and should have been.
-    fn refused_port(&self, may_fail: &[PortConfig]) -> Option<StepError> {
-        let mut failures = self.crew.ports.failures();
-        let (port, why) = failures.find(|(port, _)| !may_fail.contains(port))?;
-        let interface = port.interface.clone();
-        let why = why.strip_prefix(&format!("{interface}: ")).unwrap_or(why).to_owned();
-        Some(StepError::Port { interface, why })
-    }
-
-    /// Changes to another set of workers. If that cannot be, nothing changes.
-    fn change_workers(&mut self, layout: &Layout) -> Result<(), Failure> {
-        let workers = layout.workers.len();
-        let private = self.more_private_queues(workers);
-        let counters: Vec<_> = private.iter().map(|queue| queue.counters()).collect();
-        let (databases, ifindex) = (self.sa.source.databases(), self.linux.private.ifindex());
-        let are_first = self.crew.workers.count() == 0;
-        match self.crew.workers.change(layout.clone(), databases, ifindex, private) {
-            Ok(()) => {
-                self.crew.private_counters.extend(counters);
-                if !are_first {
-                    info!(workers, "other workers");
-                }
-                Ok(())
-            }
-            Err(ChangeError::NotBegun(error)) => Err(StepError::Workers(error).into()),
-            Err(ChangeError::Dead(death)) => Err(Failure::Lost(Lost::Died(death))),
-            Err(ChangeError::Halfway(error)) => Err(Failure::Lost(Lost::NotStarted(error))),
-        }
-    }
-
-    /// New queues of the private interface, so that there is one for each worker.
-    fn more_private_queues(&mut self, workers: usize) -> Vec<Box<dyn io::Port>> {
-        let ifindex = self.linux.private.ifindex();
-        let tun = crate::tun_config(&self.config);
-        let mut queues: Vec<Box<dyn io::Port>> = Vec::new();
-        while self.crew.private_counters.len() + queues.len() < workers {
-            match self.linux.interfaces.add_private_queue(&tun, ifindex) {
-                Ok(queue) => queues.push(queue),
-                Err(error) => {
-                    warn!("{error}\n  workers without a queue have the first one send for them");
-                    break;
-                }
-            }
-        }
-        queues
-    }
+/// A port that could not be opened, and should have been.
+fn refused_port(ports: &Ports, may_fail: &[PortConfig]) -> Option<StepError> {
+    let mut failures = ports.failures();
+    let (port, why) = failures.find(|(port, _)| !may_fail.contains(port))?;
+    let interface = port.interface.clone();
+    let why = why.strip_prefix(&format!("{interface}: ")).unwrap_or(why).to_owned();
+    Some(StepError::Port { interface, why })
 }

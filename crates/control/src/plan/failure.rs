@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::life::end::End;
-use crate::workers::{Death, WorkersError};
+use crate::workers::{ChangeError, Death, WorkersError};
 
 /// A step that was refused.
 #[derive(Debug, Error)]
@@ -53,6 +53,16 @@ impl From<Lost> for End {
         match lost {
             Lost::Died(death) => End::WorkerDied(death),
             Lost::NotStarted(error) => End::WorkersLost(error),
+        }
+    }
+}
+
+impl From<ChangeError> for Failure {
+    fn from(error: ChangeError) -> Failure {
+        match error {
+            ChangeError::NotBegun(error) => Failure::Refused(StepError::Workers(error)),
+            ChangeError::Dead(death) => Failure::Lost(Lost::Died(death)),
+            ChangeError::Halfway(error) => Failure::Lost(Lost::NotStarted(error)),
         }
     }
 }

@@ -3,6 +3,7 @@
 pub mod answer;
 pub mod breaks;
 pub mod capture;
+mod clients;
 pub mod control;
 pub mod events;
 pub mod kernel_blocks;
@@ -19,7 +20,8 @@ pub mod why;
 use crypto::Providers;
 
 use self::capture::{Slots, Traces};
-use self::control::{Control, Question};
+use self::clients::Clients;
+use self::control::Control;
 use self::events::{EventLog, Watch};
 pub(super) use self::parts::Parts;
 use crate::clock::Now;
@@ -28,8 +30,7 @@ use crate::sa::early::Early;
 
 /// State of all that is shown: answers, events, captures.
 pub(super) struct Shows {
-    pub(super) control: Control,
-    pub(super) _reader: Option<control::Listening>,
+    pub(super) clients: Clients,
     pub(super) vici: vici::Vici,
     pub(super) event_log: EventLog,
     pub(super) watch: Watch,
@@ -42,8 +43,6 @@ pub(super) struct Shows {
     /// Reports of packets that a packet filter may drop, and why there are none though they were asked for.
     pub(super) early: Option<Early>,
     pub(super) early_trouble: Option<String>,
-    /// Clients' commands that the next round carries out.
-    pub(super) commands: Vec<Question>,
 }
 
 impl Shows {
@@ -60,8 +59,7 @@ impl Shows {
             Err(trouble) => (None, Some(trouble)),
         };
         Shows {
-            control,
-            _reader: reader,
+            clients: Clients::new(control, reader),
             vici,
             event_log: EventLog::new(now),
             watch: Watch::new(now.at),
@@ -71,7 +69,6 @@ impl Shows {
             asked: Asked::default(),
             early,
             early_trouble,
-            commands: Vec::new(),
         }
     }
 }

@@ -1,13 +1,12 @@
 //! Clients and events in a round of the control thread.
 
-use std::os::fd::{AsFd as _, BorrowedFd};
-use std::sync::mpsc::Sender;
+use std::os::fd::BorrowedFd;
 
 use dataplane::{Came, Probe};
-use report::{Occurrence, Request, protocol};
+use report::{Occurrence, protocol};
 use wire::Headers;
 
-use super::control::{Question, Reply};
+use super::control::Question;
 use super::{Parts, Shows};
 use crate::clock::Now;
 use crate::early::{Early, Reported, wanting};
@@ -27,23 +26,9 @@ impl Shows {
         self.traces.forget(parts.now);
     }
 
-    /// Takes the questions that clients have; their commands are kept.
-    pub(crate) fn questions(&mut self) -> Vec<Question> {
-        let (commands, questions): (Vec<_>, _) =
-            self.control.questions().partition(Question::is_command);
-        self.commands.extend(commands);
-        questions
-    }
-
-    /// Takes the commands of clients that the round is to carry out.
-    pub(crate) fn commands(&mut self) -> Vec<(Request, Sender<Reply>)> {
-        let commands = std::mem::take(&mut self.commands).into_iter();
-        commands.map(|command| (command.request, command.answer)).collect()
-    }
-
     /// Adds the descriptors that become readable when there is something to serve.
     pub(crate) fn add_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {
-        fds.push(self.control.as_fd());
+        fds.push(self.clients.fd());
         fds.extend(self.early.as_ref().map(Early::fd));
     }
 

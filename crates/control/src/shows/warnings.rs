@@ -34,7 +34,7 @@ pub(super) fn warnings(parts: Parts<'_>, shows: &Shows, is_any_up: bool) -> Warn
     warnings.extend(all(Kind::BarrierRefused, parts.sa.guard.warnings()));
     warnings.extend(all(Kind::EarlyAcquire, shows.early_trouble.clone()));
     warnings.extend(all(Kind::Unrecognised, parts.crew.recognition.warning()));
-    warnings.extend(all(Kind::CleartextInterface, parts.linux.way_back.warnings()));
+    warnings.extend(all(Kind::CleartextInterface, parts.linux.marks.way_back.warnings()));
     warnings.extend(all(Kind::LostInHang, parts.life.past_daemon.warnings()));
     warnings.extend(all(Kind::SenderCpu, parts.sa.by_sender.warnings()));
     warnings.extend(of_defaults(parts));

@@ -1,11 +1,14 @@
 //! Workers and what they are given: ports, sockets, limits, buffers.
 
+mod change;
 pub mod engines;
 pub mod esp_sockets;
 pub mod heartbeat;
 pub mod layout;
 pub mod news;
 pub mod ports;
+mod private_queues;
+mod publishing;
 mod questions;
 pub mod rate_limits;
 pub mod set;
@@ -14,10 +17,11 @@ pub mod steering;
 use std::sync::Arc;
 
 use dataplane::{EventReceiver, Polling, Tables};
-use io::{PortCounters, Umem};
+use io::Umem;
 
 use self::esp_sockets::EspSockets;
 use self::ports::Ports;
+use self::private_queues::PrivateQueues;
 use self::rate_limits::RateLimits;
 use crate::applications::Recognition;
 use crate::paths::Paths;
@@ -31,8 +35,7 @@ pub(super) struct Crew {
     pub(super) tables: Arc<Tables>,
     pub(super) ports: Ports,
     pub(super) esp_sockets: EspSockets,
-    /// One for each queue of the private interface.
-    pub(super) private_counters: Vec<Arc<PortCounters>>,
+    pub(super) private: PrivateQueues,
     pub(super) umem: Umem,
     pub(super) polling: Polling,
     pub(super) rate_limits: RateLimits,
@@ -59,7 +62,7 @@ impl Crew {
             events,
             ports,
             esp_sockets,
-            private_counters: Vec::new(),
+            private: PrivateQueues::default(),
             rate_limits: RateLimits::default(),
             recognition: Recognition::default(),
             paths: Paths::default(),

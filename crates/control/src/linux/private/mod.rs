@@ -76,6 +76,8 @@ pub use rules::is_ours;
 
 /// Rules and routes that lead to the private interface.
 pub struct Private {
+    /// Set once somebody has deleted the interface: the daemon ends.
+    pub is_gone: bool,
     config: TunConfig,
     ifindex: u32,
     control: Box<dyn Changes>,
@@ -167,6 +169,7 @@ impl Private {
             }
         }
         Ok(Private {
+            is_gone: false,
             config: config.clone(),
             ifindex,
             control,

@@ -72,7 +72,7 @@ pub fn rows(parts: Parts<'_>) -> Vec<report::Port> {
             ..row(&vlan.link.name, PortKind::Vlan, vlan.state.into(), mode.into(), 0, Vec::new())
         }
     }));
-    let private = parts.crew.private_counters.iter().map(|counters| counters.read()).collect();
+    let private = parts.crew.private.stats();
     rows.push(row(
         &parts.config.tun.interface,
         PortKind::Tun,

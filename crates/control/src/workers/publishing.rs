@@ -1,0 +1,50 @@
+//! Tables that workers read: the topology, and what hangs on it.
+
+use std::sync::Arc;
+
+use config::Config;
+use dataplane::Topology;
+use mirror::Snapshot;
+use policy::Prefix;
+
+use super::Crew;
+use crate::confinement::Confinement;
+use crate::linux::Linux;
+
+impl Crew {
+    /// Publishes a topology, with what the configuration wants of its packets.
+    pub(crate) fn publish(
+        &mut self,
+        topology: Topology,
+        config: &Config,
+        guarded: Vec<Prefix>,
+        snapshot: &Snapshot,
+        confinement: &Confinement,
+    ) {
+        let clamps_mss = config.path_mtu.clamp_mss;
+        let of = (&config.applications, config.application_list.as_slice());
+        let applications = self.recognition.follow(of, &self.workers, confinement);
+        // Limits may name applications.
+        let rate_rules = self.rate_rules(&config.limits, snapshot);
+        let path_ends = self.paths.ends();
+        let topology =
+            Topology { clamps_mss, guarded, applications, rate_rules, path_ends, ..topology };
+        self.tables.topology.store(Arc::new(topology));
+        self.published += 1;
+    }
+
+    /// Has measured paths and steering programs follow a topology that was published.
+    pub(crate) fn follow_topology(&mut self, linux: &Linux) {
+        self.paths.serve(linux.observer.snapshot(), &self.workers);
+        self.ports.steer_vlans(&linux.vlans);
+        let segments = linux.reflection.segments_seen().functions();
+        self.ports.steer_segment_errors(segments.headends().next().is_some());
+        self.ports.steer_overlays(linux.overlays.traffic());
+    }
+
+    /// Tries again what failed. Workers need another topology if that has opened a port.
+    pub(crate) fn retry(&mut self, snapshot: &Snapshot) -> bool {
+        let has_opened = self.ports.retry(snapshot, &self.workers);
+        has_opened || self.recognition.has_ended()
+    }
+}
