@@ -77,14 +77,14 @@ def test_masquerade(network, name):
     cooked.carry(net.client, net.server, t.SERVER4, "net")
     net.client.ip("route", "add", f"{t.SERVER4}/32", "via", "192.168.7.1", "src", guest)
     with carries(net, 300):
-        stream(net.client, net.server, t.SERVER4, port=7001)
+        stream(net, net.client, net.server, t.SERVER4, port=7001)
     seen = {str(f.src) for f in inside.stop() if f.protocol == 17 and str(f.dst) == t.SERVER4}
     assert seen == {t.CLIENT4, t.LAN_A4}, seen
     cooked.well(WHY, answers="=> Linux gets it, whose NAT has to see it first; policy is asked when it comes back")
     # All else by the uplink's address.
     wire = Capture(net.mid, "west", "udp port 7002")
     with carries(net, 300):
-        stream(net.client, net.gwb.host, t.WAN_B4, port=7002)
+        stream(net, net.client, net.gwb.host, t.WAN_B4, port=7002)
     assert {str(f.src) for f in wire.stop()} == {t.WAN_A4, t.WAN_B4}
 
 

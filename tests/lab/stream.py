@@ -139,6 +139,10 @@ class Ending:
         cls.asked = True
 
 
+class Release(Ending):
+    """SIGUSR1: a stream that is held goes on."""
+
+
 def echo(args):
     """Answers until a signal comes; reports per stream id."""
     counters = {}
@@ -202,7 +206,7 @@ def probe(args):
         # would be a flood.
         due = min(int((time.monotonic() - start) / gap) + 1, args.count or 1 << 62)
         room = under_way.room()
-        if args.alone and sent and not counter.seen:
+        if sent and (args.alone and not counter.seen or args.held and not Release.asked):
             room = 0
         if room == 0:
             # A machine that is busy gets no more until it has answered; what was due meanwhile is not caught up.
@@ -247,6 +251,7 @@ def main():
     client.add_argument("--size", type=int, default=200, help="UDP payload in bytes")
     client.add_argument("--most", type=int, default=0, help="packets that wait for an answer (0: no limit)")
     client.add_argument("--alone", action="store_true", help="nothing goes before the first one is answered")
+    client.add_argument("--held", action="store_true", help="nothing goes behind the first one before SIGUSR1")
     client.add_argument("--stream", type=int, default=1, help="stream id")
     client.add_argument("--linger", type=float, default=3.0, help="seconds of silence to wait")
     client.set_defaults(run=probe)
@@ -255,6 +260,7 @@ def main():
         parser.error(f"--size: at least {MIN_SIZE}")
     signal.signal(signal.SIGTERM, Ending.ask)
     signal.signal(signal.SIGINT, Ending.ask)
+    signal.signal(signal.SIGUSR1, Release.ask)
     args.run(args)
 
 

@@ -34,12 +34,12 @@ def first_answer(host, to, timeout=PATIENCE_S):
 class Stream:
     """A numbered UDP stream from one host to another and back, at a steady rate; with `most`, no more packets than
     that wait for an answer at a time, so that a machine that is too busy is sent less. The first may go `alone`, and the
-    others when it is answered.
+    others when it is answered; or they are `held` until `go`.
 
     `finish` returns {"there": {...}, "back": {...}}: received, lost, duplicated, reordered.
     """
 
-    def __init__(self, client, server, to, *, rate=1000, size=200, port=7000, count=0, most=0, alone=False):
+    def __init__(self, client, server, to, *, rate=1000, size=200, port=7000, count=0, most=0, alone=False, held=False):
         self.client, self.server, self.to, self.port = client, server, to, port
         self.rate, self.most = rate, most
         #: About when it began, by the monotonic clock.
@@ -48,9 +48,13 @@ class Stream:
         self.echo.wait_output("ready")
         self.probe = client.spawn(
             PYTHON, STREAM, "probe", "--to", to, "--port", port, "--rate", rate, "--size", size,
-            "--count", count, "--most", most, *(["--alone"] if alone else []),
+            "--count", count, "--most", most, *(["--alone"] if alone else []), *(["--held"] if held else []),
         )  # fmt: skip
         self.probe.wait_output("ready")
+
+    def go(self):
+        """Lets a stream go on that is held."""
+        self.probe.kill(signal.SIGUSR1)
 
     def wait(self):
         """Waits until a stream with a `count` has sent all of it."""

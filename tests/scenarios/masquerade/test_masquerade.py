@@ -46,12 +46,12 @@ def test_connections_go_past_linux_translated(network):
     for to, own in ((t.SERVER4, t.WAN_A4), (t.SERVER6, t.WAN_A6)):
         wire = Capture(net.mid, "west")
         with carries(net, 350):
-            stream(net.client, net.server, to)
+            stream(net, net.client, net.server, to)
         frames = wire.stop()
         assert ends(frames) == {(own, to), (to, own)}, [str(f) for f in frames[:4]]
     # From outside, to a host inside.
     with carries(net, 350):
-        stream(net.server, net.client, t.WAN_A4, port=8000)
+        stream(net, net.server, net.client, t.WAN_A4, port=8000)
     # ICMP queries.
     for to in (t.SERVER4, t.SERVER6):
         with carries(net, 30):
@@ -196,7 +196,7 @@ def told(net):
 def test_without_traffic_they_end_in_their_time(network):
     net = build(network, udp_timeout=2, udp_timeout_stream=2)
     with carries(net, 150):
-        stream(net.client, net.server, t.SERVER4, count=100)
+        stream(net, net.client, net.server, t.SERVER4, count=100)
     assert entries(net, *OURS)
     told(net)
     wait_for("the end", lambda: not entries(net, *OURS), timeout=5)
@@ -213,9 +213,9 @@ def test_with_several_workers_and_on_packet_ports(network, monkeypatch, case):
     # So many that all of them on one queue, by their hashes, is rare.
     for port in range(7001, 7009):
         with carries(net, 80):
-            stream(net.client, net.server, t.SERVER6 if port % 4 == 0 else t.SERVER4, port=port, count=50)
+            stream(net, net.client, net.server, t.SERVER6 if port % 4 == 0 else t.SERVER4, port=port, count=50)
     with carries(net, 350):
-        stream(net.server, net.client, t.WAN_A4, port=8000)
+        stream(net, net.server, net.client, t.WAN_A4, port=8000)
     iperf = Iperf(net.server)
     for reverse in (False, True):
         # Ports of packets have many segments in one.
