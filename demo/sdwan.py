@@ -29,8 +29,8 @@ PICTURE = """
                            |     ===[ lte      198.18.3.0/24   ]===     |
 """
 
-#: A dead path is seen in 300 ms, and loss within two seconds.
-PROBES = "interval_ms = 50\nmisses = 5\nwindow = 40\ntimeout_ms = 500\nhold_s = 1"
+#: A dead path is seen in 200 ms, and loss of 5 % mostly within a second.
+PROBES = "interval_ms = 10\nmisses = 15\nwindow = 200\ntimeout_ms = 500\nhold_s = 1"
 
 RULES = """
 [[steer]]
@@ -50,6 +50,8 @@ EVENTS = (
     ("mpls goes dead", {"mpls": {"cut": True}}),
     ("mpls is back", {}),
     ("mpls loses 10 %", {"mpls": {"delay_ms": 8, "loss": 0.1}}),
+    ("mpls is well again", {}),
+    ("mpls loses 5 %", {"mpls": {"delay_ms": 8, "loss": 0.05}}),
     ("mpls is well again", {}),
     ("mpls takes 200 ms", {"mpls": {"delay_ms": 200}}),
     ("mpls is well again", {}),

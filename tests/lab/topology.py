@@ -111,7 +111,8 @@ class Network:
             daemon = _read(folder, f"{name}.culvert.toml")
             if gateway.daemon and daemon is not None:
                 # One that people copy has no name.
-                name = "" if re.search(r"^name *=", daemon, re.MULTILINE) else 'name = "@NAME@"\n'
+                top = re.split(r"^\[", daemon, maxsplit=1, flags=re.MULTILINE)[0]
+                name = "" if re.search(r"^name *=", top, re.MULTILINE) else 'name = "@NAME@"\n'
                 gateway.daemon.write_config(name + _fill(daemon, values))
         return self
 

@@ -62,6 +62,8 @@ pub struct Paths {
     measured: HashMap<u32, Quality>,
     /// True if paths are to be judged at once: a state, an interface or a rule has changed.
     is_urgent: bool,
+    /// Place of the session whose state has changed last, of which the worker has not been asked since.
+    changed: Option<usize>,
     /// Place of the session that the worker is asked of next, and when.
     next: (usize, Option<Instant>),
 }
@@ -250,14 +252,14 @@ impl Paths {
         application: impl Fn(&str) -> Option<AppId>,
     ) -> Option<(Steering, Vec<Occurrence>)> {
         let is_due = self.due_in(now).is_some_and(|due| due.is_zero());
+        // What a state has changed by is asked at once, however many sessions there are.
+        if let Some(place) = self.changed.take().filter(|_| !self.selection.is_empty()) {
+            self.ask(workers, place);
+        }
         if is_due && !self.sessions.is_empty() {
             let (from, _) = self.next;
-            let reports = workers.measured(from);
-            let left = reports.as_ref().map_or(0, |reports| reports.left);
-            let reports = reports.map(|reports| reports.sessions).unwrap_or_default();
-            let from = if left == 0 { 0 } else { from + reports.len() };
-            self.next = (from, Some(now.at + JUDGED_EVERY));
-            self.measured.extend(reports.into_iter().map(|report| (report.id, report.quality)));
+            let (asked, left) = self.ask(workers, from);
+            self.next = (if left == 0 { 0 } else { from + asked }, Some(now.at + JUDGED_EVERY));
         }
         // Many rounds have nothing to do with paths.
         if !is_due && !std::mem::take(&mut self.is_urgent) {
@@ -276,6 +278,15 @@ impl Paths {
             paths: selection.takers(name),
         };
         Some((steering, changed.iter().map(by_rule).collect()))
+    }
+
+    /// Asks the worker of some sessions from a place on. Returns of how many it has told, and how many are left.
+    fn ask(&mut self, workers: &Workers, from: usize) -> (usize, usize) {
+        let Some(reports) = workers.measured(from) else { return (0, 0) };
+        let asked = (reports.sessions.len(), reports.left);
+        let told = reports.sessions.into_iter().map(|report| (report.id, report.quality));
+        self.measured.extend(told);
+        asked
     }
 
     /// Rules of path selection, and how their paths stand.
@@ -353,9 +364,10 @@ impl Paths {
         from: PathState,
         to: PathState,
     ) -> Option<Occurrence> {
-        let session = self.by_id.get(&id).and_then(|at| self.sessions.get_mut(*at))?;
+        let place = *self.by_id.get(&id)?;
+        let session = self.sessions.get_mut(place)?;
         (session.state, session.since) = (to, now.at);
-        self.is_urgent = true;
+        (self.is_urgent, self.changed) = (true, Some(place));
         let path = self.configured.get(session.path)?;
         Some(Occurrence::PathState {
             path: path.name.clone(),

@@ -54,7 +54,7 @@ pub(super) fn steered<'v>(
     match steered.exit.and_then(|exit| exit.clear.as_ref()) {
         // Its translation would begin in the middle of it, and Linux alone can begin one.
         Some(ClearExit { is_translated: true, .. }) => None,
-        Some(_) if !may_take_uplinks(origin) => None,
+        Some(clear) if !may_take_uplinks(origin) || !is_of_family(clear, context.h) => None,
         _ => Some(steered),
     }
 }
@@ -78,7 +78,11 @@ pub(super) fn uplink_for_linux<'v>(context: &Context<'v>, origin: Origin) -> Opt
     let clear = exit.clear.as_ref()?;
     // The connection is there, and not translated: it has begun elsewhere.
     let is_too_late = clear.is_translated && is_known && translated.is_none();
-    (!is_too_late).then_some(ForLinux { rule: steered.rule, path: &exit.name, clear })
+    (!is_too_late && is_of_family(clear, h)).then_some(ForLinux {
+        rule: steered.rule,
+        path: &exit.name,
+        clear,
+    })
 }
 
 /// The answer of the first rule about a packet.
@@ -102,6 +106,11 @@ fn by_rules<'v>(context: &Context<'v>, origin: Origin, found: &RouteResult) -> O
 fn is_asked(view: &View, found: &RouteResult) -> Option<()> {
     let RouteResult::Unicast { ifindex, .. } = found else { return None };
     view.steering.is_path(*ifindex).then_some(())
+}
+
+/// True if an uplink takes packets of this family: that of its path, as nothing is known of the other.
+fn is_of_family(clear: &ClearExit, h: &Headers) -> bool {
+    clear.addresses.first().is_some_and(|own| own.is_ipv4() == h.src.is_ipv4())
 }
 
 /// Programs of this host have an address of their route's; Linux's routes are theirs.

@@ -9,7 +9,7 @@ use dataplane::{
 };
 use forward::{Hop, RouteEntry, RouteKind, RuleEntry, SourceCheck, Subnet, table};
 use outcome::DropReason;
-use policy::{Direction, PolicyConfig, Prefix, SaConfig};
+use policy::{Direction, PolicyConfig, Prefix, SaConfig, Selector};
 use selection::{Candidate, Choice};
 use wire::{Family, MacAddr};
 
@@ -57,8 +57,10 @@ fn gateway_with(tables: Tables) -> Gateway {
     };
     let dst = Subnet { addr: Side::B.lan(false, 0), len: 16 };
     let to_first = route(table::MAIN, dst, RouteKind::Unicast, Some(PATHS[0].1), None);
+    let dst = Subnet { addr: Side::B.lan(true, 0), len: 48 };
+    let to_first_v6 = route(table::MAIN, dst, RouteKind::Unicast, Some(PATHS[0].1), None);
     let tunnels = PATHS.map(|(_, ifindex)| ifindex).into_iter().take(2);
-    g.set_topology_by(vec![to_first, out_of_wan], vec![by_mark], |topology| {
+    g.set_topology_by(vec![to_first, to_first_v6, out_of_wan], vec![by_mark], |topology| {
         topology.uplink_tags.insert((LAN, MARK), UPLINK_TAG);
         topology.tunnels = tunnels
             .map(|ifindex| {
@@ -374,6 +376,18 @@ fn an_uplink_without_a_way_to_the_destination_sends_nothing_elsewhere() {
     g.put_lan(&packet(1, 0));
     g.run();
     assert_eq!((g.drops(), g.wan_out().len()), (vec![(DropReason::NoRoute, 1)], 0));
+}
+
+#[test]
+fn an_uplink_takes_packets_of_its_own_family() {
+    let mut g = gateway();
+    let all = Prefix { addr: ip("::"), len: 0 };
+    g.db.put_policy(policy(92, Direction::Out, Selector::between(all, all), vec![]));
+    steer(&g, vec![rule("all", TrafficMatch::default(), &[2])]);
+    g.put_lan(&Ip::new(Side::A.lan(true, 10), Side::B.lan(true, 10)).sized(100, 1));
+    g.run();
+    // The routes lead into the tunnel, which has no policy for IPv6.
+    assert_eq!((g.drops(), g.wan_out().len()), (vec![(DropReason::OutNoTunnel, 1)], 0));
 }
 
 #[test]
