@@ -103,7 +103,7 @@ def fixture_site(network):
         near.ip("route", "replace", "default", "dev", "mpls")
         for mark, table, via in (("0x200", 102, DIRECT[1]), ("0x300", 103, MOBILE[1])):
             near.ip("route", "add", "default", "via", via, "dev", "wan", "table", table)
-            near.ip("rule", "add", "fwmark", f"{mark}/0xff00", "lookup", table)
+            near.ip("rule", "add", "pref", "1000", "fwmark", f"{mark}/0xff00", "lookup", table)
         wait_for("measured paths", lambda: states(net) == {"good"})
         wait_for("rules of NAT", lambda: net.gwa.daemon.json("nat")["rules"][0])
         return net, cloud, wire
