@@ -92,12 +92,23 @@ fn entry(n: u32, status: Status) -> Entry {
 /// State of a history.
 #[derive(Debug, Default)]
 struct Model {
-    /// When the last packet of a connection came by, in milliseconds, and if it was of use to keep it.
-    alive_ms: BTreeMap<u32, u64>,
+    /// When packets of a connection came by, in milliseconds.
+    alive_ms: BTreeMap<u32, Vec<u64>>,
     /// True if Linux may not have been told of packets.
     has_failed: bool,
 }
 
+impl Model {
+    /// The longest time without a packet of a connection, between two times.
+    fn silence_ms(&self, id: u32, from_ms: u64, to_ms: u64) -> u64 {
+        let packets = self.alive_ms.get(&id).into_iter().flatten().copied();
+        let within = packets.filter(|at| (from_ms..to_ms).contains(at));
+        let times: Vec<u64> = [from_ms].into_iter().chain(within).chain([to_ms]).collect();
+        times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
+    }
+}
+
+/// The daemon, and what Linux tells it.
 struct Translated {
     plane: Plane,
     linux: Connections,
@@ -117,12 +128,12 @@ impl Translated {
     fn round(&mut self, model: &Model, passed: Duration) {
         self.plane.now = self.plane.now.after(passed);
         for over in self.linux.pass(self.plane.now) {
-            let Some(alive_ms) = model.alive_ms.get(&over.id) else { continue };
-            let silent_ms = self.now_ms() - alive_ms;
-            let least_ms = (kept_ms(&over) * 2 / 3).saturating_sub(LOOK_MS);
+            let (now_ms, kept_ms) = (self.now_ms(), kept_ms(&over));
+            let silent_ms = model.silence_ms(over.id, now_ms.saturating_sub(kept_ms), now_ms);
+            let least_ms = (kept_ms * 2 / 3).saturating_sub(LOOK_MS);
             assert!(
                 model.has_failed || silent_ms >= least_ms,
-                "{over:?} ends {silent_ms} ms after its last packet"
+                "{over:?} ends, and was never silent for longer than {silent_ms} ms"
             );
         }
         self.plane.round();
@@ -132,7 +143,7 @@ impl Translated {
         match *step {
             Step::Sees(n, status) => {
                 self.linux.sees(entry(n, status));
-                model.alive_ms.insert(n, self.now_ms());
+                model.alive_ms.entry(n).or_default().push(self.now_ms());
             }
             Step::Ends(n) => self.linux.end(n),
             Step::Carries(n, is_reply) => {
@@ -144,7 +155,7 @@ impl Translated {
                     && (found.direction == Direction::Original || found.binding.carries_both());
                 if is_carried {
                     found.binding.count(found.direction, 100);
-                    model.alive_ms.insert(n, self.now_ms());
+                    model.alive_ms.entry(n).or_default().push(self.now_ms());
                 }
             }
             Step::Rules(rules) => self.linux.set_rules(rules),

@@ -9,6 +9,7 @@
 //! | a tunnel interface is opened | Linux: the name is taken, no memory | it is closed, and removed |
 //! | a memif port is opened | Linux, likewise | it is closed, and its interface removed |
 //! | charon is asked by another thread | Linux: no thread | the thread of before |
+//! | other paths are measured | Linux: a file of keys that cannot be read | the paths of before |
 //! | a port is opened | its driver, once all steps are done | it is closed |
 //! | settings | nothing: they are values, checked before | the values of before |
 //!

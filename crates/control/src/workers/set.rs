@@ -23,7 +23,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crypto::{Engine, Providers};
 use dataplane::{
@@ -458,8 +458,10 @@ impl Workers {
             is_done
         };
         let asked: Vec<Receiver<()>> = (0..self.running.len()).map(ask).collect();
-        // Each is asked, also behind one that is late.
-        asked.iter().fold(true, |all, is_done| all & is_done.recv_timeout(ANSWER_TIMEOUT).is_ok())
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        // Each is asked, also behind one that is late. All of them have this time together.
+        asked.iter().fold(true, |all, is_done| all & is_done.recv_timeout(left()).is_ok())
     }
 
     /// Waits until all workers have brought to an end what waited in their ports; whether they have.
