@@ -79,8 +79,9 @@ const TICK: Duration = Duration::from_millis(1000);
 /// How often what failed (ports, steering, routes, the journal) is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Everything that the control thread owns.
+/// Everything that the control thread owns: its parts, and what they want of the round's end.
 struct Daemon {
+    /// The configuration that is followed, with limits as clients have set them.
     config: Config,
     wants: Wants,
     linux: Linux,

@@ -6,7 +6,7 @@
 //!
 //! | | what | why then |
 //! | --- | --- | --- |
-//! | 1 | `links`: sockets of ports, tunnel interfaces, memif ports | workers have a port's sockets before they route to it |
+//! | 1 | `links`: tunnel interfaces, memif ports, sockets of ports | workers have a port's sockets before they route to it |
 //! | 2 | `marks`: the marks that Linux takes back | the topology names the tags of marks |
 //! | 3 | `neighbours`, `path_mtus`, `topology` | workers can send on what a program will give them |
 //! | 4 | programs of new ports are attached | workers know the port. What attached decides is published by the next round, which follows at once |

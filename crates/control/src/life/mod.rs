@@ -40,6 +40,7 @@ pub(super) struct Life {
     pub(super) watchdog: Option<Watchdog>,
     /// Leads what Linux sends past this daemon while it hangs, where Linux can carry on.
     pub(super) past_daemon: PastDaemon,
+    /// When what failed is tried again.
     pub(super) retry_at: Instant,
     pub(super) started: Instant,
 }

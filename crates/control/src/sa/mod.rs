@@ -34,7 +34,9 @@ pub(super) struct Sas {
     /// The policies that guard, routes and steering have followed, by index.
     pub(super) followed: HashMap<u32, Arc<PolicyEntry>>,
     pub(super) guard: Guard,
+    /// Trouble of the guard, which was logged.
     pub(super) guard_trouble: Option<Warning>,
+    /// When the kernel is asked again if the guard's barriers still stand.
     pub(super) check_at: Instant,
     /// Policies that are not carried out, and which of them were logged.
     pub(super) shortfalls: Shortfalls,
@@ -42,6 +44,7 @@ pub(super) struct Sas {
     pub(super) path_mtus: PathMtuTable,
     /// Gives what Linux sends to the worker of its CPU, where a policy has SAs for each.
     pub(super) by_sender: BySender,
+    /// Changes of SAs up to the last round that has followed them.
     pub(super) sas_followed: u64,
 }
 
