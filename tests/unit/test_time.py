@@ -16,9 +16,11 @@ EDGE = {
     "workers/set.rs": 2,  # all workers are waited for, half a second together
     "workers/ports/entry.rs": 2,  # another program's hold of a port is waited for
     "install.rs": 12,  # the benchmark of installation
-    "shows/capture/stream.rs": 4,  # a thread of its own
+    "shows/capture/stream.rs": 6,  # a thread of its own
     "shows/capture/flows.rs": 7,  # a thread of its own
     "applications/looking.rs": 3,  # a thread of its own
+    "applications/second.rs": 2,  # the same thread
+    "applications/ndpi.rs": 1,  # a process is begun, which answers to that thread
     "shows/vici/mod.rs": 4,  # a thread of its own
     "shows/vici/charon.rs": 2,  # the same thread
 }

@@ -14,6 +14,8 @@ use super::prefix::AddressPrefix;
 pub struct ApplicationsConfig {
     /// True if the first packets of flows are looked at.
     pub enabled: bool,
+    /// True if nDPI is asked about flows that culvert does not read.
+    pub ndpi: bool,
     /// Hosts that ask name servers for others: what they are told counts for every client.
     pub forwarders: Vec<AddressPrefix>,
 }
@@ -126,12 +128,17 @@ impl ApplicationConfig {
     }
 }
 
-/// Applications of these entries, beside those that are built in.
+/// Applications of these entries, beside those that are built in, and nDPI's protocols where it is asked.
 ///
 /// # Errors
 /// The entries contradict one another.
-pub fn catalogue(entries: &[ApplicationConfig]) -> Result<Catalogue, CatalogueError> {
-    Catalogue::new(entries.iter().map(ApplicationConfig::application).collect())
+pub fn catalogue(
+    settings: &ApplicationsConfig,
+    entries: &[ApplicationConfig],
+) -> Result<Catalogue, CatalogueError> {
+    let operators = entries.iter().map(ApplicationConfig::application).collect();
+    let protocols = settings.ndpi.then(ndpi::applications).into_iter().flatten();
+    Catalogue::with_protocols(operators, protocols)
 }
 
 /// A value that cannot be: its entry, its key, itself, and what is allowed.
@@ -139,6 +146,7 @@ pub(super) type Wrong = (usize, &'static str, String, String);
 
 /// Values that cannot be: the first of each entry, and what is wrong with all together.
 pub(super) fn problems(
+    settings: &ApplicationsConfig,
     entries: &[ApplicationConfig],
     is_name: impl Fn(&str) -> bool,
 ) -> impl Iterator<Item = Wrong> {
@@ -149,7 +157,7 @@ pub(super) fn problems(
     };
     let each: Vec<Wrong> = entries.iter().enumerate().filter_map(one).collect();
     let all = match each.is_empty() {
-        true => catalogue(entries).err().map(|error| of_all(entries, &error)),
+        true => catalogue(settings, entries).err().map(|error| of_all(entries, &error)),
         false => None,
     };
     each.into_iter().chain(all)
@@ -175,7 +183,7 @@ pub fn built_in() -> Vec<String> {
         let names = catalogue.all().map(|(_, name): (AppId, &str)| name.to_owned());
         names.collect()
     };
-    catalogue(&[]).map(all).unwrap_or_default()
+    catalogue(&ApplicationsConfig::default(), &[]).map(all).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -194,7 +202,7 @@ mod tests {
 
     fn wrong(text: &str) -> Vec<Wrong> {
         let entries = read(text).expect("entries");
-        problems(&entries, |name| !name.contains(' ')).collect()
+        problems(&ApplicationsConfig::default(), &entries, |name| !name.contains(' ')).collect()
     }
 
     #[test]
@@ -206,7 +214,14 @@ mod tests {
         assert_eq!(application.domains[0].as_str(), "erp.example");
         assert_eq!(application.ports, [443..=443, 5000..=5010]);
         assert_eq!((application.protocol, application.dscp), (Some(6), Some(18)));
-        assert!(catalogue(&entries).expect("a catalogue").find("erp").is_some());
+        let of = |ndpi| {
+            let settings = ApplicationsConfig { enabled: true, ndpi, ..Default::default() };
+            catalogue(&settings, &entries).expect("a catalogue")
+        };
+        assert!(of(false).find("erp").is_some() && of(false).find("bittorrent").is_none());
+        let all = of(true);
+        assert!(all.find("erp").is_some() && all.find("bittorrent").is_some());
+        assert_eq!(all.find("tls"), Some(AppId::TLS), "it has no other of the same name");
         assert!(built_in().contains(&"hidden".to_owned()));
     }
 

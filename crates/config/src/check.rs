@@ -248,7 +248,7 @@ impl Config {
             found.add(format!("gtpu[{at}].{key}"), &value, remedy);
         }
         for (at, key, value, remedy) in
-            super::applications::problems(&self.application_list, valid_name)
+            super::applications::problems(&self.applications, &self.application_list, valid_name)
         {
             found.add(format!("application[{at}].{key}"), &value, remedy);
         }
@@ -278,7 +278,7 @@ impl Config {
         names: impl Iterator<Item = Option<&'c String>>,
         found: &mut Found,
     ) {
-        let catalogue = super::catalogue(&self.application_list).ok();
+        let catalogue = super::catalogue(&self.applications, &self.application_list).ok();
         let is_known = |name: &str| catalogue.as_ref().is_none_or(|all| all.find(name).is_some());
         for (i, name) in names.enumerate() {
             let Some(name) = name else { continue };
@@ -288,8 +288,14 @@ impl Config {
                 found.say(key, name, wrong, "add enabled = true in [applications]");
             } else if !is_known(name) {
                 let wrong = "there is no such application";
-                let remedy = "the name of an [[application]], or of one that is built in: \
-                              docs/guides/applications.md";
+                let is_of_ndpi = ndpi::applications().any(|known| known == name);
+                let remedy = match is_of_ndpi {
+                    true => "nDPI tells it: ndpi = true in [applications]",
+                    false => {
+                        "the name of an [[application]], or of one that is built in: \
+                         docs/guides/applications.md"
+                    }
+                };
                 found.say(key, name, wrong, remedy);
             }
         }

@@ -60,6 +60,7 @@ use self::workers::Crew;
 use self::workers::news::Hearers;
 use self::workers::{engines, esp_sockets, heartbeat, layout, ports, steering};
 
+pub use applications::probe_ndpi;
 pub use confinement::confine_server;
 pub use engines::providers;
 pub use error::StartError;
@@ -176,7 +177,7 @@ impl Daemon {
         if life.retries(now) {
             sa.source.retry();
             linux.retry(wants);
-            wants.topology |= crew.retry(linux.observer.snapshot());
+            wants.topology |= crew.retry(now, linux.observer.snapshot());
         }
         crew.select_paths(now, linux.observer.snapshot(), &mut shows.event_log);
     }

@@ -134,8 +134,8 @@ pub enum Command {
     ///
     /// Packets that SAs protect are recorded twice: on the wire's side, encrypted, and in clear. The file is pcapng
     /// with an interface for each of these taps (wire, plain, and frame for what is no IP packet); each packet says
-    /// which way it goes, and its comments what became of it, its SA, its policy, its interface, and why it was
-    /// dropped.
+    /// which way it goes, and its comments what became of it, its SA, its policy, its interface, its application,
+    /// and why it was dropped.
     ///
     /// Packets are lost where this command, or who reads from it, is slower than they come: how many is told at
     /// the end and in the file. While a capture runs, helpers (worker.crypto_cpus) rest. 4 of captures,
@@ -200,6 +200,9 @@ pub enum Command {
     /// Nothing is changed without --fix. Looks at the network namespace that it is started in, and sees all of it
     /// only as root. The exit status is 1 if there are problems, 0 with warnings alone.
     Doctor(DoctorArgs),
+    /// Answer the daemon what nDPI makes of packets: the daemon begins this, with a queue as standard input.
+    #[command(hide = true)]
+    Ndpi,
     /// Write man pages and shell completions into a directory.
     #[command(hide = true)]
     Docs {

@@ -128,6 +128,10 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         Command::Doctor(args) => {
             return doctor::run(name, json, &args.options(exec::named_library()));
         }
+        Command::Ndpi => {
+            ndpi::serve()?;
+            String::new()
+        }
         Command::Docs { directory } => {
             docs::write(directory)?;
             String::new()

@@ -24,6 +24,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
         kernel_sas(&machine.kernel_sas, facts.is_beside_kernel()),
     ];
     findings.push(crypto(facts));
+    findings.extend(ndpi(machine));
     findings.extend(configuration(facts));
     findings
 }
@@ -216,6 +217,21 @@ fn kernel_sas(counted: &Result<u32, String>, is_beside: bool) -> Finding {
             "as root, on a kernel with CONFIG_XFRM_USER: sudo culvert doctor",
         ),
     }
+}
+
+fn ndpi(machine: &Machine) -> Option<Finding> {
+    let check = "ndpi";
+    Some(match machine.ndpi.as_ref()? {
+        Ok(version) => {
+            Finding::ok(check, format!("nDPI {version} answers, in a process of its own"))
+        }
+        Err(reason) => Finding::warning(
+            check,
+            format!("nDPI cannot be asked: {reason}"),
+            "flows that culvert does not read itself stay unknown; nothing else is different",
+            "apt install libndpi4.2, or leave ndpi out of [applications]",
+        ),
+    })
 }
 
 fn crypto(facts: &Facts) -> Finding {

@@ -6,7 +6,7 @@ use std::env::consts::ARCH;
 use rustix::process::{
     Resource, Rlimit, Signal, set_parent_process_death_signal, setpriority_process, setrlimit,
 };
-use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_name, set_no_new_privs};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, apply_filter,
@@ -39,6 +39,8 @@ const QUEUE: u64 = 0;
 /// Ends with who has started it, is behind all others in the processor's queue, and writes no core with packets in it. Bounds its
 /// memory, and closes what it has inherited.
 pub(crate) fn begin() -> std::io::Result<()> {
+    // A name for ps(1); without it the process works as well.
+    let _ = set_name(c"culvert-ndpi");
     // SAFETY: nothing here has made a descriptor so far. A kernel that does not know the call leaves them open; then the filter
     // allows nothing with them.
     unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, 0u32) };

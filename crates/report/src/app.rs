@@ -26,8 +26,31 @@ pub struct Apps {
     pub strange_answers: u64,
     /// Flows that were given up for others, as there were too many.
     pub displaced: u64,
+    /// The second classifier, where it is on (`applications.ndpi`).
+    pub ndpi: Option<AppsNdpi>,
     /// The last verdicts, if they were asked for; the newest first.
     pub recent: Vec<AppFlow>,
+}
+
+/// The process that asks nDPI about flows that culvert does not read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppsNdpi {
+    /// Version of the library, while the process answers.
+    pub version: Option<String>,
+    /// Why it does not.
+    pub trouble: Option<String>,
+    /// Packets that it was asked about.
+    pub asked: u64,
+    /// Packets that it was not, as too many waited or there was no process.
+    pub unasked: u64,
+    /// Processes that were begun.
+    pub begun: u64,
+    /// Processes that crashed.
+    pub crashes: u64,
+    /// Processes that gave no answer, and were ended.
+    pub hangs: u64,
+    /// Processes that had no library, or said what is no answer.
+    pub refused: u64,
 }
 
 /// Counts of an application.

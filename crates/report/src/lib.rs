@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use app::{App, AppFlow, AppOnPath, Apps};
+pub use app::{App, AppFlow, AppOnPath, Apps, AppsNdpi};
 pub use capture::{CaptureRequest, Network, PacketFilter, Refused, Trace, TraceRequest, Traced};
 pub use connections::{ConfiguredChild, Connections};
 pub use event::{Event, Events, Gone, Occurrence, SaGone, SaIdentity};

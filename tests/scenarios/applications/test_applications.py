@@ -1,36 +1,17 @@
 """Applications of flows, by what real programs send."""
 
 import socket
-import ssl
 import struct
 from pathlib import Path
 
 import pytest
 
 from lab import topology as t
+from lab.applications import apps, client_hello, nameless, send_stream, verdict
 from lab.base import wait_for
 
 VECTORS = Path(__file__).resolve().parents[3] / "crates/apps/tests/vectors"
 ECH = 0xFE0D
-
-
-def apps(gateway):
-    return {app["name"]: app for app in gateway.daemon.json("app")["applications"]}
-
-
-def verdict(gateway, port, what="a verdict"):
-    """The verdict on the last flow to a port of the server."""
-    found = []
-
-    def look():
-        told = gateway.daemon.json("app", "--recent", "200")["recent"]
-        found[:] = [flow for flow in told if flow["server_port"] == port]
-        return found
-
-    wait_for(what, look)
-    flow = found[0]
-    assert (flow["client"], flow["server"]) == (t.CLIENT4, t.SERVER4), flow
-    return flow["application"], flow["host"], flow["known_by"]
 
 
 def message(number, name, address=None):
@@ -61,25 +42,6 @@ def ask(net, ear, name, answers):
         mouth.recv(512)
 
 
-def nameless(net, port, tos=0):
-    """A flow that says nothing, to a port of the server."""
-    mouth = net.client.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    mouth.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
-    for _ in range(5):
-        mouth.sendto(b"\x01\x02\x03\x04", (t.SERVER4, port))
-    return mouth
-
-
-def client_hello(name):
-    """The ClientHello of Python's TLS, as a record."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    context = ssl.create_default_context()
-    tls = context.wrap_bio(incoming, outgoing, server_hostname=name)
-    with pytest.raises(ssl.SSLWantReadError):
-        tls.do_handshake()
-    return outgoing.read()
-
-
 def with_extension(record, kind, content):
     """The same with one more extension."""
     extension = struct.pack(">HH", kind, len(content)) + content
@@ -92,27 +54,6 @@ def with_extension(record, kind, content):
         length = int.from_bytes(grown[place : place + size], "big") + len(extension)
         grown[place : place + size] = length.to_bytes(size, "big")
     return bytes(grown)
-
-
-def send_stream(net, port, data, cuts=()):
-    """Sends data over TCP, in segments that end at these places."""
-    ear = net.server.socket(socket.AF_INET, socket.SOCK_STREAM)
-    ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    ear.bind((t.SERVER4, port))
-    ear.listen()
-    mouth = net.client.socket(socket.AF_INET, socket.SOCK_STREAM)
-    mouth.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    mouth.settimeout(5)
-    mouth.connect((t.SERVER4, port))
-    other, _ = ear.accept()
-    other.settimeout(5)
-    ends = [*cuts, len(data)]
-    for start, end in zip([0, *ends], ends, strict=False):
-        mouth.sendall(data[start:end])
-        left = end - start
-        while left > 0:
-            left -= len(other.recv(left))
-    return mouth, other
 
 
 def test_programs_are_told_apart(network, tmp_path):

@@ -9,6 +9,7 @@ use apps::quic::{InitialKeys, Version, open_initials, seal_initial};
 use arc_swap::ArcSwap;
 use dataplane::{CopyReader, NoMoreCopies};
 
+use super::second::Second;
 use super::shown::Shown;
 
 /// How long a look at the workers lasts while nothing comes.
@@ -25,6 +26,7 @@ pub(super) struct Looking {
     next: Shown,
     told: Instant,
     has_news: bool,
+    second: Option<Second>,
 }
 
 impl Looking {
@@ -32,9 +34,10 @@ impl Looking {
         classifier: Classifier,
         readers: Receiver<CopyReader>,
         shown: Arc<ArcSwap<Shown>>,
+        second: Option<Second>,
     ) -> Looking {
-        let next = Shown::default();
-        Looking { classifier, readers, shown, next, told: Instant::now(), has_news: false }
+        let (next, told) = (Shown::default(), Instant::now());
+        Looking { classifier, readers, shown, next, told, has_news: false, second }
     }
 
     /// Looks at copies until nobody sends any more.
@@ -47,27 +50,43 @@ impl Looking {
 
     /// Looks at the copies of one set of workers. Returns the reader of the next.
     fn follow(&mut self, reader: CopyReader) -> Option<CopyReader> {
+        let mut last_ns = 0;
         loop {
             match self.readers.try_recv() {
                 Ok(next) => return Some(next),
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) => return None,
             }
-            match reader.next(PATIENCE) {
+            let patience =
+                self.second.as_ref().map_or(PATIENCE, |second| second.patience(PATIENCE));
+            match reader.next(patience) {
                 Ok(Some(copies)) => {
                     for (now_ns, packet) in copies.iter() {
                         if let Some(verdict) = self.classifier.packet(now_ns, packet) {
                             self.next.add(verdict);
                         }
+                        last_ns = now_ns;
+                        self.consult(last_ns);
                     }
                     reader.give_back(copies);
                     self.has_news = true;
                 }
-                Ok(None) => {}
+                Ok(None) => self.consult(last_ns),
                 // The set has gone; another one comes, or the daemon ends.
                 Err(NoMoreCopies) => return self.readers.recv().ok(),
             }
             self.tell();
+        }
+    }
+
+    /// Asks the second classifier, and hears it.
+    fn consult(&mut self, packets_ns: u64) {
+        let Looking { classifier, second, next, has_news, .. } = self;
+        if let Some(second) = second {
+            second.consult(classifier, packets_ns, |verdict| {
+                next.add(verdict);
+                *has_news = true;
+            });
         }
     }
 
@@ -107,7 +126,7 @@ mod tests {
             let classifier = Classifier::new(catalogue, Arc::new(Hints::new(64)), Vec::new());
             let (readers, readers_out) = channel();
             let shown = Arc::new(ArcSwap::from_pointee(Shown::default()));
-            let looking = Looking::new(classifier, readers_out, shown);
+            let looking = Looking::new(classifier, readers_out, shown, None);
             (readers, std::thread::spawn(move || looking.run()))
         };
         let (readers, thread) = looking();

@@ -2,24 +2,32 @@
 //!
 //! Workers copy the first packets of flows whose application is not known; a thread of its own looks at the copies, and puts what
 //! it learns where workers find it. Neither the control thread nor a packet waits for it: while it hangs, or when it has
-//! ended, flows are not recognised, and nothing else is different.
+//! ended, flows are not recognised, and nothing else is different. Where `applications.ndpi` is on, the thread asks a process that has
+//! nDPI about flows that it cannot read.
 
 mod looking;
+mod names;
+mod ndpi;
+mod second;
 mod shown;
 
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::Instant;
 
-use apps::{AppId, Classifier, FlowId, Hints};
+use apps::{AppId, Classifier, Hints};
 use arc_swap::ArcSwap;
 use config::{ApplicationConfig, ApplicationsConfig, catalogue};
 use dataplane::{Applications, CopyCounts, CopyReader};
 use report::{App, AppOnPath, Apps};
 
 use self::looking::Looking;
+pub use self::names::Names;
+use self::ndpi::{Ndpi, News};
+pub use self::ndpi::{NdpiProgram, probe as probe_ndpi};
+use self::second::Second;
 use self::shown::Shown;
 use crate::confinement::Confinement;
 use crate::workers::Workers;
@@ -32,6 +40,8 @@ const ROOM: usize = 1 << 16;
 pub struct Recognition {
     config: (ApplicationsConfig, Vec<ApplicationConfig>),
     running: Option<Running>,
+    /// The program that asks nDPI.
+    pub(crate) program: NdpiProgram,
     /// Why there is no thread.
     trouble: Option<String>,
 }
@@ -45,29 +55,40 @@ struct Running {
     /// The set of workers that sends copies.
     of_set: u64,
     shown: Arc<ArcSwap<Shown>>,
+    /// The second classifier, where one is asked.
+    ndpi: Option<Ndpi>,
     thread: JoinHandle<()>,
 }
 
 impl Running {
     fn begin(
         config: &(ApplicationsConfig, Vec<ApplicationConfig>),
+        program: &NdpiProgram,
         confinement: Confinement,
     ) -> io::Result<Running> {
         let (settings, entries) = config;
-        let catalogue = catalogue(entries).map_err(io::Error::other)?;
+        let catalogue = catalogue(settings, entries).map_err(io::Error::other)?;
         let (catalogue, hints) = (Arc::new(catalogue), Arc::new(Hints::new(ROOM)));
         let forwarders = settings.forwarders.iter().map(|prefix| prefix.0).collect();
-        let classifier = Classifier::new(Arc::clone(&catalogue), Arc::clone(&hints), forwarders);
+        let mut classifier =
+            Classifier::new(Arc::clone(&catalogue), Arc::clone(&hints), forwarders);
         let (readers, readers_out) = channel();
         let shown = Arc::new(ArcSwap::from_pointee(Shown::default()));
-        let looking = Looking::new(classifier, readers_out, Arc::clone(&shown));
+        let (links, links_out) = channel();
+        let news = Arc::new(News::default());
+        let second = settings.ndpi.then(|| {
+            classifier.ask_another();
+            Second::new(links_out, Arc::clone(&news), &catalogue)
+        });
+        let looking = Looking::new(classifier, readers_out, Arc::clone(&shown), second);
         let thread = Builder::new().name("culvert-apps".into()).spawn(move || {
             looking::warm_up();
             confinement.for_packets();
             looking.run();
         })?;
+        let ndpi = settings.ndpi.then(|| Ndpi::begin(program.clone(), links, news));
         let applications = Arc::new(Applications::new(catalogue, hints));
-        Ok(Running { applications, readers, copies: Vec::new(), of_set: 0, shown, thread })
+        Ok(Running { applications, readers, copies: Vec::new(), of_set: 0, shown, ndpi, thread })
     }
 
     /// Has each worker of a set send copies, if it is another one.
@@ -102,7 +123,7 @@ impl Recognition {
             (self.running, self.trouble) = (None, None);
         }
         if config.0.enabled && self.running.is_none() {
-            match Running::begin(&self.config, confinement.clone()) {
+            match Running::begin(&self.config, &self.program, confinement.clone()) {
                 Ok(running) => self.running = Some(running),
                 Err(error) => self.trouble = Some(format!("no thread: {error}")),
             }
@@ -120,6 +141,13 @@ impl Recognition {
         }
     }
 
+    /// Tries again what failed: the process that asks nDPI.
+    pub fn retry(&mut self, now: Instant) {
+        if let Some(ndpi) = self.running.as_mut().and_then(|running| running.ndpi.as_mut()) {
+            ndpi.tend(now);
+        }
+    }
+
     /// Number of an application, where applications are told apart.
     pub fn id(&self, name: &str) -> Option<AppId> {
         self.running.as_ref()?.applications.catalogue().find(name)
@@ -133,12 +161,14 @@ impl Recognition {
     /// Look-up of the applications of flows, from this time of the workers' clock on.
     pub fn names(&self, now_ns: u64) -> Names {
         let applications = self.running.as_ref().map(|running| Arc::clone(&running.applications));
-        Names { applications, now_ns }
+        Names::new(applications, now_ns)
     }
 
     /// A warning for `culvert status`, where flows should be recognised and are not.
     pub fn warning(&self) -> Option<String> {
-        self.report(0).trouble.map(|trouble| format!("applications: {trouble}"))
+        let Apps { trouble, ndpi, .. } = self.report(0);
+        let trouble = trouble.or(ndpi.and_then(|ndpi| ndpi.trouble));
+        trouble.map(|trouble| format!("applications: {trouble}"))
     }
 
     /// `culvert app`, with so many verdicts.
@@ -184,28 +214,8 @@ impl Recognition {
             answers: shown.tally.answers,
             strange_answers: shown.tally.strange_answers,
             displaced: shown.tally.displaced,
+            ndpi: running.ndpi.as_ref().map(Ndpi::report),
             recent: shown.recent(recent, catalogue),
         }
-    }
-}
-
-/// Names of the applications of flows.
-pub struct Names {
-    applications: Option<Arc<Applications>>,
-    now_ns: u64,
-}
-
-impl Names {
-    /// Time of the workers' clock, so long after the look-up began.
-    pub fn at_ns(&self, after: Duration) -> u64 {
-        self.now_ns + after.as_nanos() as u64
-    }
-
-    /// Name of a flow's application, if it is known, so long after the look-up began.
-    pub fn of(&self, flow: &FlowId, after: Duration) -> Option<String> {
-        let applications = self.applications.as_ref()?;
-        let now_ns = self.at_ns(after);
-        let app = applications.hints().flow(flow, now_ns)?;
-        Some(applications.catalogue().name(app).to_owned())
     }
 }

@@ -25,6 +25,11 @@ pub(super) fn judge(running: &Running, wanted: &Config, machine: &Machine) -> Ju
     let mut judged = Judged::default();
     let Judged { problems, warnings, .. } = &mut judged;
     of_services(wanted, machine, problems);
+    if let Some(why) = &machine.lacks_ndpi {
+        let wrong = format!("flows that culvert does not read stay unknown: {why}");
+        let remedy = "install it: it is tried again, at least every ten minutes";
+        warnings.push(Problem::new("applications.ndpi", &true, wrong, remedy));
+    }
     if machine.is_unprivileged {
         problems.extend(unprivileged::problems(wanted));
     }
@@ -307,6 +312,19 @@ mod tests {
             assert!(problems.is_empty(), "{text}: {problems:?}");
             assert!(warnings.is_empty() || text.contains("cpus"), "{text}: {warnings:?}");
         }
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_refuses_nothing() {
+        let text = "[applications]\nenabled = true\nndpi = true\n";
+        let lacks_ndpi = Some("libndpi.so.4.2: no such file; apt install libndpi4.2".into());
+        let (problems, warnings) = said(text, &Machine { lacks_ndpi, ..machine() });
+        assert!(problems.is_empty(), "{problems:?}");
+        let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+        for piece in ["applications.ndpi = true", "stay unknown", "apt install libndpi4.2"] {
+            assert!(warning.contains(piece), "{warning}");
+        }
+        assert!(said(text, &machine()).1.is_empty());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use report::paths;
 use steer::device::Device;
 
 use super::running::Running;
+use crate::applications::probe_ndpi;
 use crate::layout;
 use crate::limits::Memory;
 use crate::nat::Nat;
@@ -38,6 +39,8 @@ pub struct Machine {
     pub lacks_conntrack: Option<String>,
     /// Files of keys that cannot be read, or have none in them: the key that names each, the file, and why.
     pub lacks_keys: Vec<(String, String, String)>,
+    /// Why nDPI cannot be asked, where it is to be.
+    pub lacks_ndpi: Option<String>,
     /// Memory that there is, and that saved state takes.
     pub memory: Memory,
     /// True if a daemon has this name: its memory is in use already.
@@ -96,12 +99,19 @@ impl Look for Looker {
                 .then(|| Nat::begin().err().map(|error| error.to_string()))
                 .flatten(),
             lacks_keys: lacking_keys(wanted),
+            lacks_ndpi: lack_of_ndpi(wanted, is_start),
             memory: Memory::look(&wanted.name),
             is_instance_running: is_start && client::is_running(&wanted.name),
             is_unprivileged: self.is_unprivileged,
             devices,
         }
     }
+}
+
+/// Why nDPI cannot be asked. A daemon that runs does not wait to hear it.
+fn lack_of_ndpi(wanted: &Config, is_start: bool) -> Option<String> {
+    let is_asked = is_start && wanted.applications.enabled && wanted.applications.ndpi;
+    is_asked.then(probe_ndpi)?.err()
 }
 
 /// Files of keys without one. Who is not root does not know.

@@ -8,6 +8,7 @@ use mirror::Snapshot;
 use policy::Prefix;
 
 use super::Crew;
+use crate::clock::Now;
 use crate::confinement::Confinement;
 use crate::linux::Linux;
 
@@ -43,7 +44,8 @@ impl Crew {
     }
 
     /// Tries again what failed. Workers need another topology if that has opened a port.
-    pub(crate) fn retry(&mut self, snapshot: &Snapshot) -> bool {
+    pub(crate) fn retry(&mut self, now: Now, snapshot: &Snapshot) -> bool {
+        self.recognition.retry(now.at);
         let has_opened = self.ports.retry(snapshot, &self.workers);
         has_opened || self.recognition.has_ended()
     }

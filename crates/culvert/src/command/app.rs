@@ -3,7 +3,7 @@
 use report::client::{ClientError, ask, ask_json};
 use report::protocol;
 use report::units::si;
-use report::{App, AppFlow, Apps, Request};
+use report::{App, AppFlow, Apps, AppsNdpi, Request};
 
 use crate::cli::AppArgs;
 use crate::command::flows::end;
@@ -44,6 +44,7 @@ fn counts(seen: &Apps) -> String {
             text += &format!("\n{count} {what}");
         }
     }
+    text += &seen.ndpi.as_ref().map_or_else(String::new, ndpi);
     if let Some(trouble) = &seen.trouble {
         text += &format!("\n{trouble}");
     }
@@ -59,6 +60,29 @@ fn paths(app: &App) -> String {
     let words: Vec<String> =
         parts.iter().map(|(name, on)| format!("{name} {:.0} %", part(on.bytes))).collect();
     if words.is_empty() { "-".into() } else { words.join(", ") }
+}
+
+/// Lines about the second classifier.
+fn ndpi(seen: &AppsNdpi) -> String {
+    let AppsNdpi { version, trouble, asked, unasked, begun, crashes, hangs, .. } = seen;
+    let mut text = match version {
+        Some(version) => format!("\nnDPI {version} was asked about {asked} packets"),
+        None => format!("\nnDPI does not answer; it was asked about {asked} packets"),
+    };
+    for (count, what) in [
+        (*unasked, "packets were not shown to nDPI"),
+        (*crashes, "times it crashed"),
+        (*hangs, "times it gave no answer, and was ended"),
+        (begun.saturating_sub(1), "times it was begun anew"),
+    ] {
+        if count > 0 {
+            text += &format!("\n{count} {what}");
+        }
+    }
+    if let Some(trouble) = trouble {
+        text += &format!("\n{trouble}; flows are recognised without it");
+    }
+    text
 }
 
 /// `tls-name 12, dns-answer 3`, the most frequent first.
@@ -114,6 +138,28 @@ mod tests {
         assert!(text.contains("zoom") && text.contains("tls-name 12, dns-answer 3"), "{text}");
         assert!(text.contains("lte 75 %, fibre 25 %"), "{text}");
         assert!(text.contains("4 packets came too fast") && !text.contains("given up"), "{text}");
+    }
+
+    #[test]
+    fn the_second_classifier() {
+        let ndpi =
+            AppsNdpi { version: Some("4.2.0".into()), asked: 7, begun: 1, ..AppsNdpi::default() };
+        let seen = |ndpi| Apps { enabled: true, ndpi: Some(ndpi), ..Apps::default() };
+        let text = counts(&seen(ndpi.clone()));
+        assert!(text.ends_with("nDPI 4.2.0 was asked about 7 packets"), "{text}");
+        let broken = AppsNdpi {
+            version: None,
+            trouble: Some("nDPI has crashed, or was ended".into()),
+            crashes: 2,
+            begun: 2,
+            ..ndpi
+        };
+        let text = counts(&seen(broken));
+        for piece in
+            ["does not answer", "2 times it crashed", "1 times it was begun anew", "without it"]
+        {
+            assert!(text.contains(piece), "{piece}: {text}");
+        }
     }
 
     #[test]

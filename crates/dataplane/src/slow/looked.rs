@@ -61,6 +61,10 @@ pub(super) fn look<'r>(
         Some(rewrite) => flow_behind(rewrite, packet.data(), h)?,
         None => FlowId::of(h).0,
     };
+    if translation.is_some() {
+        // It is shown by the ends that it has on the wire, too.
+        applications.also_known_as(&flow, &FlowId::of(h).0, view.now.ns);
+    }
     let found = match applications.known(&flow, h.traffic_class >> 2, view.now.ns) {
         Known::Decided(app) => {
             // Where Linux's NAT translates, the routes decide.

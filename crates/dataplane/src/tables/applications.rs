@@ -94,6 +94,13 @@ impl Applications {
         Known::Decided(app)
     }
 
+    /// Notes that packets of a flow come with other ends, too, if its application is known.
+    pub(crate) fn also_known_as(&self, flow: &FlowId, other: &FlowId, now_ns: u64) {
+        if let Some(app) = self.hints.flow(flow, now_ns) {
+            self.hints.learn_flow(other, app, now_ns);
+        }
+    }
+
     /// The application that a packet's flow has, or most likely will have: by an answer that its client got, or by earlier
     /// flows to its server.
     pub(crate) fn expected(&self, h: &Headers, now_ns: u64) -> AppId {

@@ -5,8 +5,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use apps::{Application, Catalogue, End, FlowId, Hints};
 use conntrack::{Binding, Bindings, Change, Direction as Way, Entry, Status, TcpState, Tuple};
-use dataplane::Tables;
+use dataplane::{Applications, Tables};
 use forward::{Hop, NeighbourState, RouteEntry, RouteKind, Subnet, table};
 use policy::{Action, Direction, Prefix, Selector};
 use proptest::prelude::*;
@@ -223,6 +224,49 @@ fn what_is_known_is_translated_by_a_plan() {
         assert_eq!(after.1 - before.1, if is_same { 0 } else { 6 });
         let carried = subject.known[n].as_ref().map(|b| b.packets());
         assert_eq!(carried, Some(6));
+    }
+}
+
+#[test]
+fn answers_are_of_their_flows_application() {
+    let mut subject = Subject::new(false);
+    let Entry { original, reply, .. } = entry(0);
+    let original = Tuple { dst_port: 873, ..original };
+    let reply = Tuple { src_port: 873, ..reply };
+    let binding = Arc::new(Binding::new(Entry { original, reply, ..entry(0) }));
+    let both = [Way::Original, Way::Reply];
+    subject.nat.apply(both.map(|way| Change::Put(Arc::clone(&binding), way)));
+    binding.carry_both();
+    let backup = Application {
+        name: "backup".into(),
+        ports: vec![873..=873],
+        protocol: Some(protocol::UDP),
+        prefixes: vec![Prefix { addr: ip(FAR), len: 32 }],
+        ..Application::default()
+    };
+    let catalogue = Arc::new(Catalogue::new(vec![backup]).expect("a catalogue"));
+    let id = catalogue.find("backup").expect("it is there");
+    let applications = Arc::new(Applications::new(catalogue, Arc::new(Hints::new(64))));
+    let told = Some(Arc::clone(&applications));
+    subject.gateway.set_topology_but(routes(), |topology| topology.applications = told);
+    for _ in 0..3 {
+        subject.gateway.put_lan(&packet(&original, 64, 0x10, 100));
+        subject.gateway.put_wan(&packet(&reply, 64, 0x10, 100));
+        subject.gateway.run();
+    }
+    let out = subject.out();
+    assert_eq!((out.wan.len(), out.lan.len()), (3, 3), "{out:?}");
+    assert_eq!((applications.counted(id).0, applications.flows_by_rule(id)), (6, 1));
+    // Both by the ends that the client knows, and by those that the answers come with.
+    let now_ns = subject.gateway.now.ns;
+    for tuple in [original, reply] {
+        let end = |addr, port| End { addr, port };
+        let flow = FlowId::new(
+            protocol::UDP,
+            end(tuple.src, tuple.src_port),
+            end(tuple.dst, tuple.dst_port),
+        );
+        assert_eq!(applications.hints().flow(&flow, now_ns), Some(id), "{tuple:?}");
     }
 }
 

@@ -102,6 +102,8 @@ pub struct Machine {
     pub ipsec_mb: Result<String, String>,
     /// The portable engine.
     pub openssl: Result<String, String>,
+    /// The version of nDPI, or why it cannot be asked, where the configuration wants it.
+    pub ndpi: Option<Result<String, String>>,
 }
 
 /// Huge pages of 2 MiB, which packet buffers lie on.
@@ -381,6 +383,7 @@ pub fn healthy() -> Facts {
             },
             ipsec_mb: Ok("1.3.0, AVX512".into()),
             openssl: Ok("OpenSSL 3.0.11".into()),
+            ndpi: None,
         },
         configuration: Configuration {
             path: "culvert.toml".into(),

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use config::{Examined, Listed, PortConfig, TunConfig};
+use config::{Config, Examined, Listed, PortConfig, TunConfig};
 use control::{self, vlan_below};
 use crypto::Provider;
 use guard::{Effect, Guard, GuardError};
@@ -51,7 +51,7 @@ pub fn facts(name: &str, options: &Options) -> Facts {
     Facts {
         others: others(&instance),
         is_unprivileged,
-        machine: machine(&tun.interface),
+        machine: machine(&tun.interface, config),
         ports,
         network: network(snapshot.ok(), trouble, &tun, configured),
         programs: programs(options.preload.clone()),
@@ -74,7 +74,7 @@ fn is_barred(path: &Path) -> bool {
 /// Where the kernel says what it tells time by.
 const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-fn machine(tun: &str) -> Machine {
+fn machine(tun: &str, config: Option<&Config>) -> Machine {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let clock = fs::read_to_string(CLOCK).unwrap_or_default();
@@ -95,6 +95,9 @@ fn machine(tun: &str) -> Machine {
         huge_pages: huge_pages::look(),
         ipsec_mb: ipsec_mb::IpsecMbProvider::new().map(|p| describe(&p)).map_err(|e| text(&e)),
         openssl: engine_openssl::OpensslProvider::new().map(|p| describe(&p)).map_err(|e| text(&e)),
+        ndpi: config
+            .is_some_and(|c| c.applications.enabled && c.applications.ndpi)
+            .then(control::probe_ndpi),
     }
 }
 

@@ -42,7 +42,9 @@ pub(crate) fn capture(
     };
     let until = request.seconds.map(|s| parts.now.at + Duration::from_secs(s));
     let reader = parts.crew.workers.tap(&config);
-    Ok(Stream::new(reader, slot, interface_names(parts), request, until))
+    let applications = parts.crew.recognition.names(parts.crew.workers.now_ns());
+    let names = (interface_names(parts), applications);
+    Ok(Stream::new(reader, slot, names, request, until))
 }
 
 /// Begins to count flows.

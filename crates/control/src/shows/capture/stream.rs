@@ -14,12 +14,15 @@ use tracing::debug;
 
 use super::slots::Slot;
 use super::text::{Names, comments};
+use crate::applications::Names as Applications;
 use crate::pcapng::{self, PacketBlock, Way};
 
 /// A capture that has begun.
 pub struct Stream {
     reader: TapReader,
     names: Names,
+    applications: Applications,
+    begun: Instant,
     snap_len: u32,
     left: Option<u64>,
     until: Option<Instant>,
@@ -41,13 +44,14 @@ impl Stream {
     pub(super) fn new(
         reader: TapReader,
         slot: Slot,
-        names: Names,
+        (names, applications): (Names, Applications),
         request: &CaptureRequest,
         until: Option<Instant>,
     ) -> Stream {
         let CaptureRequest { snap_len, count: left, .. } = *request;
         let written = [0; Place::ALL.len()];
-        Stream { reader, names, snap_len, left, until, written, _slot: slot }
+        let begun = Instant::now();
+        Stream { reader, names, applications, begun, snap_len, left, until, written, _slot: slot }
     }
 
     /// Writes until the client has enough, as it says by shutting down its side, or by the limits that it has set.
@@ -115,6 +119,12 @@ impl Stream {
             if let Some(written) = self.written.get_mut(record.place as usize) {
                 *written += 1;
             }
+            let mut comments = comments(record, &self.names);
+            let application = match record.place {
+                Place::Frame => None,
+                _ => self.applications.of_packet(bytes, self.begun.elapsed()),
+            };
+            comments.extend(application.map(|name| format!("application {name}")));
             pcapng::packet(
                 blocks,
                 &PacketBlock {
@@ -123,7 +133,7 @@ impl Stream {
                     bytes,
                     len: record.len,
                     way: if record.is_outbound { Way::Out } else { Way::In },
-                    comments: &comments(record, &self.names),
+                    comments: &comments,
                 },
             );
         }

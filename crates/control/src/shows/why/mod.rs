@@ -53,6 +53,7 @@ impl Explainer<'_> {
             steps.push(text::step("mark", format!("{mark:#x}")));
         }
         steps.extend(answers.iter().map(|step| self.step(step, &h)));
+        steps.extend(self.application(&h));
         let is_key_exchange = self.is_key_exchange(&h);
         if is_key_exchange && !answers.iter().any(|step| matches!(step, Step::Exempt)) {
             steps.push(exempt());
@@ -74,6 +75,12 @@ impl Explainer<'_> {
         };
         let is_guarded = answers.iter().any(|step| matches!(step, Step::Guard(_)));
         Ok(if barred.is_some() || is_guarded { guard::stopped(answer, barred) } else { answer })
+    }
+
+    /// Application of the packet's flow, where flows are told apart.
+    fn application(&self, h: &Headers) -> Option<WhyStep> {
+        let names = self.crew.recognition.names(self.crew.workers.now_ns());
+        names.expected(h).map(|answer| text::step("application", answer))
     }
 
     /// True of IKE between this host and a peer. With UDP's port 4500 it is IKE too: what is asked about begins with the

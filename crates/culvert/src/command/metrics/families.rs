@@ -330,6 +330,12 @@ fn of_applications(to: &mut Families<'_>, seen: &Apps) {
     to.counters("application_path_bytes", bytes, on_paths(|on| on.bytes));
     let lost = "Packets that came too fast to be looked at for their application";
     to.counters("application_copies_lost", lost, [(vec![], seen.lost)]);
+    let Some(ndpi) = &seen.ndpi else { return };
+    let ends = [("crash", ndpi.crashes), ("hang", ndpi.hangs), ("refused", ndpi.refused)];
+    let ends = ends.map(|(kind, count)| (vec![("kind", kind.to_owned())], count));
+    to.counters("ndpi_failures", "Ends of the process that asks nDPI, by kind", ends);
+    let unasked = "Packets that nDPI was not asked about, as too many waited or it did not run";
+    to.counters("ndpi_unasked", unasked, [(vec![], ndpi.unasked)]);
 }
 
 fn of_waiting(to: &mut Families<'_>, limits: &[Limit]) {
