@@ -122,6 +122,9 @@ def main():
     if names:
         paths = [path for path in paths if path.stem in names]
     assert paths, "no such capture"
+    # Hosts that are known to have been asked for, of captures that were made for this.
+    told = Path(folder) / "hosts.json"
+    hosts = json.loads(told.read_text()) if told.exists() else {}
     counts, excused = collections.Counter(), collections.Counter()
     wrong, unread = [], []
     for path in paths:
@@ -130,6 +133,8 @@ def main():
         except (ValueError, dpkt.Error) as error:
             unread.append(f"{path.name}: {error}")
             continue
+        if (host := hosts.get(path.stem)) and host not in {row["host"] for row in mine.values()}:
+            wrong.append(f"{path.name}: no flow to {host}")
         verdicts = theirs_apart(path)
         if verdicts is None:
             unread.append(f"{path.name}: nDPI gave no answer")

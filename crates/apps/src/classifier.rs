@@ -436,8 +436,10 @@ impl Classifier {
             Looking::Tcp(streams) => (streams.iter().find_map(Stream::hello_so_far), AppId::TLS),
             Looking::Udp(side) => (side.begun(), AppId::QUIC),
         };
+        // Initial packets that open are QUIC, with or without the part that names the host.
+        let is_quic = matches!(&**looking, Looking::Udp(side) if side.footprint() > 0);
         let (host, is_hello) =
-            (hello.as_ref().and_then(|hello| hello.host.clone()), hello.is_some());
+            (hello.as_ref().and_then(|hello| hello.host.clone()), hello.is_some() || is_quic);
         let (otherwise, known_by) = match (is_hello, &host) {
             (true, Some(_)) if of == AppId::QUIC => (of, KnownBy::Quic),
             (true, Some(_)) => (of, KnownBy::Tls),

@@ -132,3 +132,16 @@ fn requests_and_banners() {
     ]);
     assert_eq!((told.application, told.known_by), (AppId::UNKNOWN, KnownBy::Nothing));
 }
+
+#[test]
+fn quic_without_the_part_that_names_the_host_is_quic() {
+    let mut bench = Bench::new(Vec::new());
+    let keys = InitialKeys::of(Version::V1, b"id").expect("an id");
+    // A CRYPTO frame far behind the hello's beginning.
+    let far = [&[6, 0x7f, 0x00, 0x40, 0x40][..], &[7; 64]].concat();
+    let packet = seal_initial(&keys, b"id", 0, &far).expect("a packet");
+    bench.classifier.packet(0, &datagram((1, 4000), (9, 443), &packet));
+    let [verdict] = &bench.classifier.finish(1)[..] else { panic!("one flow") };
+    assert_eq!((verdict.application, verdict.known_by), (AppId::QUIC, KnownBy::Protocol));
+    assert_eq!(verdict.host, None);
+}
