@@ -7,7 +7,8 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::session::{Session, Settings};
+use crate::session::Settings;
+use crate::standing::{Counts, Standing};
 
 /// Length of a message's header, in bytes.
 pub const HEADER_LEN: usize = 8;
@@ -224,19 +225,20 @@ pub fn echo_reply(version: u8, id: u16, (data_plane, bfdd): (u64, u64)) -> Vec<u
 }
 
 /// News of a session: its state, and what its peer says.
-pub fn state_change(version: u8, session: &Session) -> Vec<u8> {
-    let (discr, flags, intervals, detect_mult, diagnostic) = session.peer_said();
+pub fn state_change(version: u8, session: &Standing) -> Vec<u8> {
+    let peer = &session.peer;
+    let flags = u32::from(peer.is_independent) | u32::from(peer.demand) << 1;
+    let intervals = [peer.desired_min_tx, peer.required_min_rx, peer.required_min_echo_rx];
     let mut payload = Vec::with_capacity(28);
-    let words = [session.settings().discr, discr, flags].into_iter().chain(intervals);
+    let words = [session.discr, peer.discr, flags].into_iter().chain(intervals);
     words.for_each(|word| payload.extend_from_slice(&word.to_be_bytes()));
     // A C compiler fills the struct up to a multiple of four bytes.
-    payload.extend_from_slice(&[session.state() as u8, diagnostic.0, detect_mult, 0]);
+    payload.extend_from_slice(&[session.state as u8, peer.diagnostic.0, peer.detect_mult, 0]);
     message(version, STATE_CHANGE, 0, &payload)
 }
 
 /// The counters of a session, by its discriminator; zeros for one that is not there, as `bfdd` waits for an answer.
-pub fn counters(version: u8, id: u16, discr: u32, session: Option<&Session>) -> Vec<u8> {
-    let counts = session.map(Session::counts).unwrap_or_default();
+pub fn counters(version: u8, id: u16, discr: u32, counts: Counts) -> Vec<u8> {
     let bytes = |packets: u64| packets * crate::packet::PACKET_LEN as u64;
     let numbers =
         [bytes(counts.received), counts.received, bytes(counts.sent), counts.sent, 0, 0, 0, 0];

@@ -63,6 +63,32 @@ pub enum Refused {
     Authenticated,
 }
 
+impl Refused {
+    /// All of them.
+    pub const ALL: [Refused; 7] = [
+        Refused::Version,
+        Refused::Length,
+        Refused::DetectMult,
+        Refused::Multipoint,
+        Refused::MyDiscr,
+        Refused::YourDiscr,
+        Refused::Authenticated,
+    ];
+
+    /// Name of the reason.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Refused::Version => "version",
+            Refused::Length => "length",
+            Refused::DetectMult => "detect-mult",
+            Refused::Multipoint => "multipoint",
+            Refused::MyDiscr => "my-discriminator",
+            Refused::YourDiscr => "your-discriminator",
+            Refused::Authenticated => "authentication",
+        }
+    }
+}
+
 impl Packet {
     /// Reads a UDP payload.
     ///

@@ -1,6 +1,7 @@
 //! One session: state machine, timers, poll sequences (RFC 5880 §6).
 
 use crate::packet::Packet;
+use crate::standing::{Counts, PeerSaid, Standing};
 use crate::state::{Diagnostic, State};
 
 /// Interval of packets while a session is not up, in microseconds, at least (RFC 5880 §6.8.3).
@@ -25,20 +26,6 @@ pub struct Settings {
     pub is_independent: bool,
 }
 
-/// The last packet of the peer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Peer {
-    discr: u32,
-    state: State,
-    demand: bool,
-    is_independent: bool,
-    desired_min_tx: u32,
-    required_min_rx: u32,
-    required_min_echo_rx: u32,
-    detect_mult: u8,
-    diagnostic: Diagnostic,
-}
-
 /// Intervals in force, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timers {
@@ -48,15 +35,6 @@ pub struct Timers {
     pub detection: Option<u64>,
 }
 
-/// Packets of a session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Packets that were received, and taken.
-    pub received: u64,
-    /// Packets that were sent.
-    pub sent: u64,
-}
-
 /// One session. The caller hands packets in that are for its discriminator, or from its peer, and asks for what is
 /// due: [`Session::due_ns`] says when.
 #[derive(Clone, Debug)]
@@ -64,7 +42,7 @@ pub struct Session {
     settings: Settings,
     state: State,
     diagnostic: Diagnostic,
-    peer: Peer,
+    peer: PeerSaid,
     /// True from a change of an interval until the peer has answered.
     polls: bool,
     /// True if the peer waits for the answer to a poll.
@@ -88,14 +66,14 @@ impl Session {
             state,
             diagnostic: if settings.is_shut { Diagnostic::ADMIN_DOWN } else { Diagnostic::NONE },
             // RFC 5880 §6.8.1.
-            peer: Peer { state: State::Down, required_min_rx: 1, ..Peer::default() },
+            peer: PeerSaid { state: State::Down, required_min_rx: 1, ..PeerSaid::default() },
             polls: false,
             owes_final: false,
             old_tx: None,
             old_rx: None,
             next_send_ns: now_ns,
             heard_ns: None,
-            is_news: false,
+            is_news: settings.is_shut,
             counts: Counts::default(),
         }
     }
@@ -125,12 +103,18 @@ impl Session {
         core::mem::take(&mut self.is_news)
     }
 
-    /// The peer's last packet as a state change tells it: discriminator, flags, intervals, multiplier and diagnostic.
-    pub(crate) fn peer_said(&self) -> (u32, u32, [u32; 3], u8, Diagnostic) {
-        let peer = &self.peer;
-        let flags = u32::from(peer.is_independent) | u32::from(peer.demand) << 1;
-        let intervals = [peer.desired_min_tx, peer.required_min_rx, peer.required_min_echo_rx];
-        (peer.discr, flags, intervals, peer.detect_mult, peer.diagnostic)
+    /// The session as it stands.
+    pub fn standing(&self) -> Standing {
+        let (transmit_us, detection_us) = (self.timers().transmit, self.timers().detection);
+        Standing {
+            discr: self.settings.discr,
+            state: self.state,
+            diagnostic: self.diagnostic,
+            peer: self.peer,
+            transmit_us,
+            detection_us,
+            counts: self.counts,
+        }
     }
 
     /// Takes over other settings; the discriminator stays. A change of an interval of a session that is up begins a
@@ -161,7 +145,7 @@ impl Session {
     /// Takes a packet of the peer (RFC 5880 §6.8.6).
     pub fn receive(&mut self, packet: &Packet, now_ns: u64) {
         let before = self.peer;
-        self.peer = Peer {
+        self.peer = PeerSaid {
             discr: packet.my_discr,
             state: packet.state,
             demand: packet.demand,
@@ -214,7 +198,8 @@ impl Session {
 
     /// Intervals in force.
     pub fn timers(&self) -> Timers {
-        let Peer { required_min_rx, desired_min_tx, detect_mult, demand, state, .. } = self.peer;
+        let PeerSaid { required_min_rx, desired_min_tx, detect_mult, demand, state, .. } =
+            self.peer;
         let is_silent = required_min_rx == 0
             || self.settings.is_passive && self.peer.discr == 0
             || demand && self.state == State::Up && state == State::Up && !self.polls;

@@ -25,6 +25,16 @@ impl State {
             _ => State::Up,
         }
     }
+
+    /// Name of the state, as FRR spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            State::AdminDown => "admin-down",
+            State::Down => "down",
+            State::Init => "init",
+            State::Up => "up",
+        }
+    }
 }
 
 /// Why a session left the state Up, as packets carry it. Values that are not known here keep their number.
@@ -38,6 +48,26 @@ impl Diagnostic {
     pub const EXPIRED: Diagnostic = Diagnostic(1);
     /// The peer said that it is down.
     pub const NEIGHBOUR_DOWN: Diagnostic = Diagnostic(3);
+    /// The way to the peer has gone.
+    pub const PATH_DOWN: Diagnostic = Diagnostic(5);
     /// Down, as an operator has switched it off.
     pub const ADMIN_DOWN: Diagnostic = Diagnostic(7);
+}
+
+impl core::fmt::Display for Diagnostic {
+    /// As RFC 5880 §4.1 has it; a number that is not assigned there as the number.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self.0 {
+            0 => "no diagnostic",
+            1 => "control detection time expired",
+            2 => "echo function failed",
+            3 => "neighbour signalled session down",
+            4 => "forwarding plane reset",
+            5 => "path down",
+            6 => "concatenated path down",
+            7 => "administratively down",
+            8 => "reverse concatenated path down",
+            other => return write!(f, "diagnostic {other}"),
+        })
+    }
 }

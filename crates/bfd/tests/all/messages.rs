@@ -94,11 +94,11 @@ fn bytes_that_are_no_message_are_refused_by_name() {
 #[test]
 fn answers_are_laid_out_as_frr_reads_them() {
     let session = Session::new(SETTINGS, 0);
-    let bytes = state_change(1, &session);
+    let bytes = state_change(1, &session.standing());
     assert_eq!(bytes[..8], [1, 0, 0, 4, 0, 0, 0, 36]);
     assert_eq!(bytes[8..12], SETTINGS.discr.to_be_bytes());
     assert_eq!(bytes[32..36], [1, 0, 0, 0], "down, and nothing heard");
-    let bytes = counters(2, 9, SETTINGS.discr, Some(&session));
+    let bytes = counters(2, 9, SETTINGS.discr, session.counts());
     assert_eq!((bytes.len(), &bytes[..8]), (80, &[2, 0, 0, 6, 0, 9, 0, 80][..]));
     let bytes = echo_reply(1, 3, (0x11, 0x22));
     assert_eq!((bytes.len(), bytes[15], bytes[23]), (24, 0x11, 0x22));
