@@ -1,8 +1,8 @@
 //! Keys that a running daemon does not follow: they take effect with a restart.
 
 use super::{
-    ApplicationsConfig, Config, CryptoConfig, GuardConfig, KernelConfig, LogConfig, NatConfig,
-    OverlayConfig, PathMtuConfig, PathsConfig, SecurityConfig, Srv6Config, TunConfig,
+    ApplicationsConfig, BfdConfig, Config, CryptoConfig, GuardConfig, KernelConfig, LogConfig,
+    NatConfig, OverlayConfig, PathMtuConfig, PathsConfig, SecurityConfig, Srv6Config, TunConfig,
     TunnelHeadersConfig, ViciConfig, WorkerConfig,
 };
 
@@ -50,6 +50,7 @@ impl Config {
             path_options: _,
             paths: _,
             steers: _,
+            bfd: _,
             path_mtu: _,
             vici: _,
             security,
@@ -115,6 +116,7 @@ impl Config {
             path_options: PathsConfig::default(),
             paths: Vec::new(),
             steers: Vec::new(),
+            bfd: BfdConfig::default(),
             path_mtu: PathMtuConfig::default(),
             vici: ViciConfig::default(),
             security: self.security.clone(),
@@ -148,6 +150,7 @@ impl Config {
             path_options: next.path_options.clone(),
             paths: next.paths.clone(),
             steers: next.steers.clone(),
+            bfd: next.bfd.clone(),
             path_mtu: next.path_mtu.clone(),
             vici: next.vici.clone(),
             ..fixed

@@ -7,6 +7,7 @@
 //! |------------------|------------------------------------------------|
 //! | this one         | the file, its parts, and how reading it fails  |
 //! | `worker`         | `[worker]`                                     |
+//! | `bfd`            | `[bfd]`                                        |
 //! | `device`         | `[device.NAME]`                                |
 //! | `engine`         | `crypto.engine`                                |
 //! | `applications`   | `[applications]`, `[[application]]`            |
@@ -35,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 mod applications;
+mod bfd;
 mod check;
 mod device;
 mod document;
@@ -74,6 +76,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 pub use self::applications::{ApplicationConfig, ApplicationsConfig, built_in, catalogue};
+pub use self::bfd::{BfdConfig, DataPlane};
 pub use self::device::{BusyBy, DeviceConfig, DeviceKind, PlacementChoice};
 use self::document::Document;
 pub use self::engine::EngineChoice;
@@ -191,6 +194,9 @@ pub struct Config {
     /// Which traffic takes which of the paths, in order.
     #[serde(default, rename = "steer")]
     pub steers: Vec<SteerConfig>,
+    /// Sessions of BFD.
+    #[serde(default)]
+    pub bfd: BfdConfig,
     /// Settings of path MTUs.
     #[serde(default)]
     pub path_mtu: PathMtuConfig,

@@ -30,7 +30,7 @@ impl Daemon {
     /// Gives workers what has changed of their tables, once for all of it, and then attaches the programs of ports that
     /// they have been told of.
     pub(super) fn publish(&mut self, now: Now) {
-        let Daemon { config, wants, linux, sa, crew, life, .. } = self;
+        let Daemon { config, wants, linux, sa, crew, shows, life, .. } = self;
         if Wants::take(&mut wants.marks) {
             linux.marks.tell(config, &linux.private, &linux.tunnels);
         }
@@ -66,7 +66,10 @@ impl Daemon {
             linux.tell_ports(&mut sa.source, config.port_names());
         }
         if topology {
-            crew.follow_topology(linux);
+            let had_sessions = crew.bfd.has_sessions();
+            let told = crew.follow_topology(now, linux);
+            told.into_iter().for_each(|what| shows.event_log.add(now, what));
+            wants.topology |= crew.bfd.has_sessions() != had_sessions;
         }
         if is_any_unattached {
             // Workers may have been waited for.

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod applications;
+mod bfd;
 mod carry_out;
 mod clock;
 pub mod files;
@@ -142,12 +143,14 @@ impl Daemon {
             self.sa.due_in(now, &self.config.guard),
             self.offload.due_in(),
             self.crew.paths.due_in(now),
+            self.crew.bfd.due_in(now),
             self.life.due_in(now),
         ];
         let due = due.into_iter().flatten().fold(TICK, Duration::min);
         let mut fds = vec![self.crew.events.as_fd()];
         self.linux.add_fds(now, &mut fds);
         self.sa.source.add_fds(&mut fds);
+        fds.extend(self.crew.bfd.fd());
         self.shows.add_fds(&mut fds);
         self.life.add_fds(&mut fds);
         let mut fds: Vec<_> =

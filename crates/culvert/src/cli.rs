@@ -1,6 +1,7 @@
 //! The command line, defined once: help, man pages and completion come from here.
 
 mod app;
+mod bfd;
 mod capture;
 mod events;
 mod extcap;
@@ -112,6 +113,12 @@ pub enum Command {
     /// nothing, by kind, and what the reflector has sent back.
     #[command(after_help = path::EXAMPLES)]
     Path(PathArgs),
+    /// Sessions of BFD that FRR's bfdd has handed over (`[bfd]`): state, intervals, packets.
+    ///
+    /// A session is DOWN after the detection time without a packet of its peer. What its peers send wrong is counted
+    /// below by its kind.
+    #[command(after_help = bfd::EXAMPLES)]
+    Bfd,
     /// Path selection (`[[steer]]`): which traffic takes which of the measured paths.
     ///
     /// Each rule has a row for each of its paths, the preferred one first: how it stands under the rule's bounds, and its share of

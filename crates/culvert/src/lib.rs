@@ -23,8 +23,8 @@ use config::Config;
 
 use crate::cli::{Cli, Command, GuardCommand};
 use crate::command::{
-    app, capture, check, device, docs, events, exec, extcap, flows, guard, limit, metrics, nat,
-    path, reload, show, steer, top, trace, web, why,
+    app, bfd, capture, check, device, docs, events, exec, extcap, flows, guard, limit, metrics,
+    nat, path, reload, show, steer, top, trace, web, why,
 };
 
 /// The program: does what its command line says, and gives the status to end with.
@@ -93,6 +93,7 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         Command::App(args) => app::app(name, json, args)?,
         Command::Limit(command) => limit::limit(name, json, command)?,
         Command::Path(args) => path::path(name, json, args)?,
+        Command::Bfd => bfd::bfd(name, json)?,
         Command::Steer => steer::steer(name, json)?,
         Command::Route => show::route(name, json)?,
         Command::Stats(args) if args.xfrm => show::xfrm_stats(name, json)?,

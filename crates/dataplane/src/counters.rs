@@ -83,6 +83,10 @@ named_counters! {
     probes_answered, "probes-answered";
     /// Probes of others sent back.
     probes_reflected, "probes-reflected";
+    /// Packets of BFD sent.
+    bfd_sent, "bfd-sent";
+    /// Packets of BFD that their sessions have heard.
+    bfd_received, "bfd-received";
     /// Acquires sent to the owners of policies.
     acquires, "acquires";
     /// Partial checksums completed.

@@ -4,6 +4,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use bfd::Standing;
 use forward::MtuPath;
 pub use iptfs::congestion::Cause;
 pub use paths::State as PathState;
@@ -76,6 +77,8 @@ pub enum Event {
         /// State after the change.
         to: PathState,
     },
+    /// A session of BFD has another state, or its peer says something else.
+    Bfd(Standing),
     /// A neighbour is needed and not known.
     Resolve {
         /// Index of the interface.

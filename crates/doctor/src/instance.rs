@@ -229,6 +229,13 @@ fn advice(name: &str, kind: &WarningKind) -> (&'static str, String) {
                 "culvert path --name {name} says since when and by how much; docs/guides/paths.md has what follows"
             ),
         ),
+        WarningKind::BfdDown => (
+            "FRR's bfdd is not reached, or peers are not heard: routing daemons hear that they are down",
+            format!(
+                "culvert bfd --name {name} says which and why; bfdd has to run with --dplaneaddr as [bfd] names it \
+                 (docs/guides/bfd.md)"
+            ),
+        ),
         WarningKind::Seccomp => (
             "what gets into the daemon may ask anything of the kernel that root may with its capabilities",
             "take seccomp = false out of [security], or use a kernel with CONFIG_SECCOMP_FILTER \
@@ -526,6 +533,12 @@ mod tests {
                 "daemon",
                 Warning,
                 &["culvert path", "docs/guides/paths.md"],
+            ),
+            (
+                |f| warn(f, WarningKind::BfdDown, "BFD sessions down: 192.0.2.2; see culvert bfd"),
+                "daemon",
+                Warning,
+                &["culvert bfd", "docs/guides/bfd.md"],
             ),
             (
                 |f| warn(f, WarningKind::Seccomp, "security.seccomp = false: none"),

@@ -30,6 +30,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_apps_packets", run: apps::fuzz::packets },
     Target { name: "fuzz_apps_quic", run: apps::fuzz::quic },
     Target { name: "fuzz_apps_tls", run: apps::fuzz::tls },
+    Target { name: "fuzz_bfd_dplane", run: bfd::fuzz::stream },
+    Target { name: "fuzz_bfd_packets", run: bfd::fuzz::packets },
     Target { name: "fuzz_coalesce", run: io::tun::coalesce::fuzz },
     Target { name: "fuzz_conntrack", run: conntrack },
     Target { name: "fuzz_esp_open", run: esp::fuzz::open },

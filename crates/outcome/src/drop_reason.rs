@@ -87,6 +87,7 @@ drop_reasons! {
     GtpuMalformed, "gtpu-malformed", None, "A GTP-U message for applications contradicts itself; `culvert stats` counts in which way.";
     GtpuTeid, "gtpu-teid", None, "No application has the TEID of a GTP-U message.";
     ProbeRefused, "probe-refused", None, "A probe of a path that the reflector does not send back, or a reply that measures nothing.";
+    BfdRefused, "bfd-refused", None, "A BFD packet between the ends of a session that breaks a rule: its TTL, form, or discriminator; `culvert bfd` counts which.";
     GtpuTooLong, "gtpu-too-long", None, "A GTP-U message is longer than the application's port takes.";
     // SRv6, at segments of this node.
     Srv6Malformed, "srv6-malformed", None, "The headers in front of what a segment is for are truncated or contradict themselves.";

@@ -100,6 +100,24 @@ pub enum Occurrence {
         /// State after the change.
         to: PathState,
     },
+    /// A session of BFD has another state.
+    BfdState {
+        /// Address of the peer.
+        peer: IpAddr,
+        /// State before: `admin-down`, `down`, `init` or `up`.
+        from: String,
+        /// State after the change.
+        to: String,
+        /// Reason for it.
+        why: String,
+    },
+    /// The connection to `bfdd` has come up, or ended.
+    BfdConnection {
+        /// Address at which `bfdd` listens.
+        address: String,
+        /// Reason that it has ended; none: it has come up.
+        why: Option<String>,
+    },
     /// The flows of a rule take other paths.
     Steered {
         /// Name of the rule.

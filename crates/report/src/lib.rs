@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod bfd;
 mod capture;
 pub mod client;
 mod connections;
@@ -40,6 +41,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use app::{App, AppFlow, AppOnPath, Apps, AppsNdpi};
+pub use bfd::{BfdConnection, BfdRow, BfdSessions};
 pub use capture::{CaptureRequest, Network, PacketFilter, Refused, Trace, TraceRequest, Traced};
 pub use connections::{ConfiguredChild, Connections};
 pub use event::{Event, Events, Gone, Occurrence, SaGone, SaIdentity};
@@ -55,8 +57,8 @@ pub use steering::{PathStanding, Steer, SteerPath};
 pub use warning::{Warning, WarningKind, Warnings};
 pub use why::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 pub use words::{
-    BufferPages, Direction, Owner, PacketFate, PolicyAction, PolicyProtocol, Polling, PortKind,
-    PortMode, SaMode, SaPlacement, SaProtocol, SaState, State, StrippedTags,
+    BfdState, BufferPages, Direction, Owner, PacketFate, PolicyAction, PolicyProtocol, Polling,
+    PortKind, PortMode, SaMode, SaPlacement, SaProtocol, SaState, State, StrippedTags,
 };
 
 /// Request of a command to the daemon.
@@ -90,6 +92,8 @@ pub enum Request {
     },
     /// A list of [`Limit`].
     Limits,
+    /// Asks for [`BfdSessions`].
+    Bfd,
     /// Asks for [`MeasuredPaths`].
     Path,
     /// A list of [`Steer`].

@@ -72,6 +72,20 @@ macro_rules! words {
 pub(crate) use words;
 
 words! {
+    /// State of a session of BFD.
+    BfdState, "A state of a later version." {
+        /// Switched off by an operator.
+        AdminDown = "admin-down",
+        /// No packet of the peer, or the peer says that it is down.
+        Down = "down",
+        /// The peer is heard, and does not hear this end.
+        Init = "init",
+        /// Both ends hear each other.
+        Up = "up",
+    }
+}
+
+words! {
     /// The owner of SAs and policies.
     Owner, "An owner that is not known here." {
         /// The daemon's own database.

@@ -223,6 +223,7 @@ pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
         rate_rules: Arc::default(),
         path_ends: Arc::default(),
         uplink_tags: HashMap::default(),
+        takes_bfd: false,
         guarded: Vec::new(),
         sockets: esp_sockets.ways().collect(),
         local: snapshot.addresses().map(|a| a.addr).collect::<HashSet<_, _>>(),

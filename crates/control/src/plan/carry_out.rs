@@ -136,6 +136,10 @@ impl Daemon {
                 linux.take_in_overlays(&mut self.wants);
                 (self.wants.topology, self.wants.paths) = (true, true);
             }
+            Step::Bfd(Change { to, .. }) => {
+                crew.bfd.follow(to, &crew.workers);
+                self.wants.topology = true;
+            }
             Step::Guard(_) => self.wants.guard = true,
             Step::PathMtu(Change { to, .. }) => {
                 self.sa.follow_path_mtu_config(to);

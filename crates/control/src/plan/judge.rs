@@ -47,6 +47,9 @@ pub(super) fn judge(running: &Running, wanted: &Config, machine: &Machine) -> Ju
             "make it; the socket is tried again every 10 s",
         ));
     }
+    if let (Some((wrong, remedy)), Some(address)) = (&machine.lacks_bfdd, &wanted.bfd.dataplane) {
+        warnings.push(Problem::new("bfd.dataplane", address, wrong.clone(), remedy.clone()));
+    }
     if has_all_cores(wanted, machine, problems) {
         judged.layout = of_workers(running, wanted, machine, problems, warnings);
     }

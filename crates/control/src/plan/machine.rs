@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
-use config::{Config, EngineChoice, MemifRole, PortConfig};
+use config::{Config, DataPlane, EngineChoice, MemifRole, PortConfig};
 use report::client;
 use report::paths;
 use steer::device::Device;
@@ -41,6 +43,8 @@ pub struct Machine {
     pub lacks_keys: Vec<(String, String, String)>,
     /// Why nDPI cannot be asked, where it is to be.
     pub lacks_ndpi: Option<String>,
+    /// Reason that the socket of `bfd.dataplane` cannot be used as it is, and what helps.
+    pub lacks_bfdd: Option<(String, String)>,
     /// Memory that there is, and that saved state takes.
     pub memory: Memory,
     /// True if a daemon has this name: its memory is in use already.
@@ -100,6 +104,7 @@ impl Look for Looker {
                 .flatten(),
             lacks_keys: lacking_keys(wanted),
             lacks_ndpi: lack_of_ndpi(wanted, is_start),
+            lacks_bfdd: lacking_bfdd(wanted),
             memory: Memory::look(&wanted.name),
             is_instance_running: is_start && client::is_running(&wanted.name),
             is_unprivileged: self.is_unprivileged,
@@ -129,6 +134,27 @@ fn lacking_keys(config: &Config) -> Vec<(String, String, String)> {
         Some((key, file.display().to_string(), error.to_string()))
     });
     wrong.collect()
+}
+
+/// Reason that the socket of a `bfdd` cannot be used as it is, and what helps: a daemon has no right to pass over its mode.
+fn lacking_bfdd(config: &Config) -> Option<(String, String)> {
+    let Some(DataPlane::Unix(path)) = &config.bfd.dataplane else { return None };
+    let start =
+        format!("start bfdd with --dplaneaddr unix:{}; it is tried every 3 s", path.display());
+    let say = |wrong: &str, remedy: String| Some((wrong.to_owned(), remedy));
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            say("there is no such socket, so bfdd is not asked yet", start)
+        }
+        Err(error) => Some((format!("it cannot be looked at: {error}"), start)),
+        Ok(found) if !found.file_type().is_socket() => say("it is no socket", start),
+        // By an ACL as well the group's bits have what is allowed.
+        Ok(found) if found.uid() != 0 && found.mode() & 0o022 == 0 => say(
+            "its owner alone may connect, and the daemon is root without CAP_DAC_OVERRIDE",
+            "ipv4:127.0.0.1:50700 at both, or an ACL of the folder: setfacl -d -m u:root:rw".into(),
+        ),
+        Ok(_) => None,
+    }
 }
 
 impl Machine {
@@ -178,5 +204,31 @@ fn lack_of(choice: EngineChoice) -> Option<String> {
         }
         // Which of them there are the log says.
         EngineChoice::Auto => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn sockets_of_bfdd_say_why_they_cannot_be_used() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("dplane.sock");
+        let lacks = || {
+            let text = format!("[bfd]\ndataplane = \"unix:{}\"\n", path.display());
+            lacking_bfdd(&Config::parse(&text, Path::new("culvert.toml")).expect("a configuration"))
+        };
+        assert!(
+            lacks()
+                .is_some_and(|(why, how)| why.contains("no such") && how.contains("--dplaneaddr"))
+        );
+        fs::write(&path, "").expect("written");
+        assert!(lacks().is_some_and(|(why, _)| why.contains("no socket")));
+        fs::remove_file(&path).expect("removed");
+        let _bfdd = UnixListener::bind(&path).expect("a socket");
+        assert_eq!(lacks(), None, "it is ours");
     }
 }

@@ -124,6 +124,7 @@ fn steps(
     let srv6 = |config: &Config| (config.srv6.clone(), config.sids.clone());
     steps.extend(Change::between(&srv6(before), &srv6(wanted)).map(Step::Srv6));
     steps.extend(Change::between(&before.overlay, &wanted.overlay).map(Step::Overlay));
+    steps.extend(Change::between(&before.bfd, &wanted.bfd).map(Step::Bfd));
     steps.extend(Change::between(&before.guard, &wanted.guard).map(Step::Guard));
     steps.extend(Change::between(&before.path_mtu, &wanted.path_mtu).map(Step::PathMtu));
     steps

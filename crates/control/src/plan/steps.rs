@@ -19,9 +19,9 @@
 use std::fmt;
 
 use config::{
-    ApplicationConfig, ApplicationsConfig, GtpuConfig, GuardConfig, LimitConfig, MarkConfig,
-    MemifConfig, OverlayConfig, PathConfig, PathMtuConfig, PathsConfig, PortConfig, SidConfig,
-    Srv6Config, SteerConfig, TunnelConfig, ViciConfig, VlanConfig,
+    ApplicationConfig, ApplicationsConfig, BfdConfig, GtpuConfig, GuardConfig, LimitConfig,
+    MarkConfig, MemifConfig, OverlayConfig, PathConfig, PathMtuConfig, PathsConfig, PortConfig,
+    SidConfig, Srv6Config, SteerConfig, TunnelConfig, ViciConfig, VlanConfig,
 };
 
 use crate::layout::Layout;
@@ -81,6 +81,8 @@ pub enum Step {
     Srv6(Change<(Srv6Config, Vec<SidConfig>)>),
     /// Overlays that are carried out here.
     Overlay(Change<OverlayConfig>),
+    /// Another `bfdd` has the sessions of BFD, or none.
+    Bfd(Change<BfdConfig>),
     /// Settings of the guard.
     Guard(Change<GuardConfig>),
     /// Settings of path MTUs.
@@ -107,6 +109,7 @@ impl Step {
             | Step::Applications(_)
             | Step::Srv6(_)
             | Step::Overlay(_)
+            | Step::Bfd(_)
             | Step::Guard(_)
             | Step::PathMtu(_) => Some("a value that was checked"),
         }
@@ -131,6 +134,7 @@ impl Step {
             Step::Applications(change) => Step::Applications(change.back()),
             Step::Srv6(change) => Step::Srv6(change.back()),
             Step::Overlay(change) => Step::Overlay(change.back()),
+            Step::Bfd(change) => Step::Bfd(change.back()),
             Step::Guard(change) => Step::Guard(change.back()),
             Step::PathMtu(change) => Step::PathMtu(change.back()),
         }
@@ -160,6 +164,7 @@ impl fmt::Display for Step {
             Step::Applications(_) => f.write_str("follow [applications] and [[application]]"),
             Step::Srv6(_) => f.write_str("follow [srv6] and [[sid]]"),
             Step::Overlay(_) => f.write_str("follow [overlay]"),
+            Step::Bfd(_) => f.write_str("follow [bfd]"),
             Step::Guard(_) => f.write_str("follow [guard]"),
             Step::PathMtu(_) => f.write_str("follow [path_mtu]"),
         }

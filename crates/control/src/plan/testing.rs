@@ -54,6 +54,9 @@ pub fn text() -> impl Strategy<Value = String> {
         if v[5] > 0 {
             let _ = writeln!(text, "[vici]\nsocket = \"/nonexistent/vici{}\"", v[5]);
         }
+        if v[1] > 0 {
+            let _ = writeln!(text, "[bfd]\ndataplane = \"unix:/nonexistent/bfdd{}\"", v[1]);
+        }
         if v[6] > 0 {
             let _ = writeln!(text, "[srv6]\nsource = \"2001:db8::{}\"", v[6]);
         }

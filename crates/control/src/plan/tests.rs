@@ -118,6 +118,7 @@ impl Model {
                 set(&mut all, change);
                 (values.path_options, values.paths, values.steers) = all;
             }
+            Step::Bfd(change) => set(&mut values.bfd, change),
             Step::Marks(change) => set(&mut values.marks, change),
             Step::Vlans(change) => set(&mut values.vlans, change),
             Step::Gtpu(change) => set(&mut values.gtpu, change),

@@ -79,6 +79,7 @@ impl Door for Reader {
             // Not which hosts are asked for.
             | Request::App { recent: 0 }
             | Request::Path
+            | Request::Bfd
             | Request::Steer
             | Request::Stats
             | Request::Drops

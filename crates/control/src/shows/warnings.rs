@@ -39,6 +39,7 @@ pub(super) fn warnings(parts: Parts<'_>, shows: &Shows, is_any_up: bool) -> Warn
     warnings.extend(all(Kind::SenderCpu, parts.sa.by_sender.warnings()));
     warnings.extend(of_defaults(parts));
     warnings.extend(all(Kind::PathDegraded, parts.crew.paths.warnings()));
+    warnings.extend(all(Kind::BfdDown, parts.crew.bfd.warnings()));
     warnings.extend(all(Kind::Seccomp, parts.life.confinement.warning()));
     let idle = parts.crew.workers.layout().warning(parts.crew.ports.most_queues());
     warnings.extend(all(Kind::IdleWorkers, idle));

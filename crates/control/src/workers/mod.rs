@@ -24,6 +24,7 @@ use self::ports::Ports;
 use self::private_queues::PrivateQueues;
 use self::rate_limits::RateLimits;
 use crate::applications::Recognition;
+use crate::bfd::Bfd;
 use crate::paths::Paths;
 
 pub use self::set::{ChangeError, Death, Kit, Workers, WorkersError};
@@ -42,6 +43,8 @@ pub(super) struct Crew {
     pub(super) recognition: Recognition,
     /// Paths that are measured.
     pub(super) paths: Paths,
+    /// Sessions of BFD.
+    pub(super) bfd: Bfd,
     /// Topologies published since the start. Each voids every plan of every worker.
     pub(super) published: u64,
 }
@@ -66,6 +69,7 @@ impl Crew {
             rate_limits: RateLimits::default(),
             recognition: Recognition::default(),
             paths: Paths::default(),
+            bfd: Bfd::default(),
             published: 0,
         }
     }

@@ -2,9 +2,11 @@
 
 use config::Config;
 use dataplane::Event;
+use mirror::Snapshot;
 use report::Occurrence;
 
 use super::Crew;
+use crate::bfd::Places;
 use crate::clock::Now;
 use crate::linux::Linux;
 use crate::sa::Sas;
@@ -38,6 +40,27 @@ impl Crew {
             }
             self.hear(now, event, hearers, wants);
         }
+        self.serve_bfd(now, hearers, wants);
+    }
+
+    /// Has the sessions of BFD follow Linux's tables. Returns what operators hear of it.
+    pub(crate) fn place_bfd(&mut self, now: Now, snapshot: &Snapshot) -> Vec<Occurrence> {
+        let Crew { bfd, workers, tables, .. } = self;
+        let topology = tables.topology.load();
+        let is_tunnel = |ifindex| topology.is_tunnel(ifindex);
+        bfd.follow_places(now, Places { snapshot, is_tunnel: &is_tunnel }, workers)
+    }
+
+    /// Hears what `bfdd` has to say.
+    fn serve_bfd(&mut self, now: Now, hearers: &mut Hearers<'_>, wants: &mut Wants) {
+        let Crew { bfd, workers, tables, .. } = self;
+        let had_sessions = bfd.has_sessions();
+        let topology = tables.topology.load();
+        let is_tunnel = |ifindex| topology.is_tunnel(ifindex);
+        let places = Places { snapshot: hearers.linux.observer.snapshot(), is_tunnel: &is_tunnel };
+        let told = bfd.serve(now, places, workers);
+        told.into_iter().for_each(|what| hearers.shows.event_log.add(now, what));
+        wants.topology |= bfd.has_sessions() != had_sessions;
     }
 
     fn hear(&mut self, now: Now, event: Event, hearers: &mut Hearers<'_>, wants: &mut Wants) {
@@ -62,6 +85,7 @@ impl Crew {
             Event::TooBig { .. } | Event::SegmentsTooBig { .. } => None,
             Event::RateBroken { sa: id, cause } => Some(breaks::told(&id, cause)),
             Event::PathState { id, from, to } => self.paths.note(now, id, from, to),
+            Event::Bfd(standing) => self.bfd.note(now, standing),
             Event::Resolve { ifindex, ip } => {
                 wants.neighbours |= linux.resolve(ifindex, ip);
                 None

@@ -6,6 +6,7 @@ use config::Config;
 use dataplane::Topology;
 use mirror::Snapshot;
 use policy::Prefix;
+use report::Occurrence;
 
 use super::Crew;
 use crate::clock::Now;
@@ -27,20 +28,32 @@ impl Crew {
         let applications = self.recognition.follow(of, &self.workers, confinement);
         // Limits may name applications.
         let rate_rules = self.rate_rules(&config.limits, snapshot);
-        let path_ends = self.paths.ends();
-        let topology =
-            Topology { clamps_mss, guarded, applications, rate_rules, path_ends, ..topology };
+        let (path_ends, takes_bfd) = (self.paths.ends(), self.bfd.has_sessions());
+        let topology = Topology {
+            clamps_mss,
+            guarded,
+            applications,
+            rate_rules,
+            path_ends,
+            takes_bfd,
+            ..topology
+        };
         self.tables.topology.store(Arc::new(topology));
         self.published += 1;
     }
 
-    /// Has measured paths and steering programs follow a topology that was published.
-    pub(crate) fn follow_topology(&mut self, linux: &Linux) {
+    /// Has measured paths, sessions of BFD and steering programs follow a topology that was published. Returns what operators
+    /// hear of it.
+    pub(crate) fn follow_topology(&mut self, now: Now, linux: &Linux) -> Vec<Occurrence> {
         self.paths.serve(linux.observer.snapshot(), &self.workers);
+        let told = self.place_bfd(now, linux.observer.snapshot());
         self.ports.steer_vlans(&linux.vlans);
         let segments = linux.reflection.segments_seen().functions();
         self.ports.steer_segment_errors(segments.headends().next().is_some());
-        self.ports.steer_overlays(linux.overlays.traffic());
+        let mut traffic = linux.overlays.traffic();
+        traffic.ports.extend(self.bfd.ports());
+        self.ports.steer_overlays(traffic);
+        told
     }
 
     /// Tries again what failed. Workers need another topology if that has opened a port.

@@ -27,9 +27,9 @@ use std::time::{Duration, Instant};
 
 use crypto::{Engine, Providers};
 use dataplane::{
-    Command, CopyReader, Counters, CryptoParts, CryptoWorker, EventSender, Explanation,
-    PathReports, PathSetup, Polling, PortKind, Probe, Tables, TapConfig, TapReader, Team, Totals,
-    Waker, Worker, WorkerParts,
+    BfdAsked, BfdChange, BfdReports, Command, CopyReader, Counters, CryptoParts, CryptoWorker,
+    EventSender, Explanation, PathReports, PathSetup, Polling, PortKind, Probe, Tables, TapConfig,
+    TapReader, Team, Totals, Waker, Worker, WorkerParts,
 };
 use esp::{IvSource, Sa};
 use io::{Port, Umem};
@@ -500,6 +500,18 @@ impl Workers {
     pub fn measured(&self, from: usize) -> Option<PathReports> {
         let (answer, told) = channel();
         self.send(FIRST, Command::TellPaths { from, answer });
+        told.recv_timeout(ANSWER_TIMEOUT).ok()
+    }
+
+    /// Changes the sessions of BFD, which the first worker has.
+    pub fn change_bfd(&self, change: BfdChange) {
+        self.send(FIRST, Command::Bfd(Box::new(change)));
+    }
+
+    /// Sessions of BFD as they stand. `None` from a worker that is late.
+    pub fn bfd(&self, asked: BfdAsked) -> Option<BfdReports> {
+        let (answer, told) = channel();
+        self.send(FIRST, Command::TellBfd { asked, answer });
         told.recv_timeout(ANSWER_TIMEOUT).ok()
     }
 

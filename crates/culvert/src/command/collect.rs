@@ -2,7 +2,8 @@
 
 use report::client::{Client, ClientError};
 use report::{
-    Apps, Device, Drops, Limit, MeasuredPaths, Policy, Port, Request, Sa, Stats, Status, Steer,
+    Apps, BfdSessions, Device, Drops, Limit, MeasuredPaths, Policy, Port, Request, Sa, Stats,
+    Status, Steer,
 };
 
 /// How many of a kind are asked for one by one; of more there are the sums alone.
@@ -29,6 +30,8 @@ pub struct Seen {
     pub paths: MeasuredPaths,
     /// Rules of path selection.
     pub steers: Vec<Steer>,
+    /// The first of them, and the connection to `bfdd`.
+    pub bfd: BfdSessions,
     /// None if there are too many.
     pub sas: Option<Vec<Sa>>,
     /// None if there are too many.
@@ -47,6 +50,8 @@ pub fn collect(daemon: &Client, limits: Limits) -> Result<Seen, ClientError> {
     rate_limits.truncate(MOST_RATE_LIMITS);
     let mut paths: MeasuredPaths = daemon.ask(Request::Path)?;
     paths.paths.truncate(MOST_PATHS);
+    let mut bfd: BfdSessions = daemon.ask(Request::Bfd)?;
+    bfd.sessions.truncate(MOST_BFD);
     Ok(Seen {
         status,
         stats: daemon.ask(Request::Stats)?,
@@ -57,6 +62,7 @@ pub fn collect(daemon: &Client, limits: Limits) -> Result<Seen, ClientError> {
         limits: rate_limits,
         paths,
         steers: daemon.ask(Request::Steer)?,
+        bfd,
         sas,
         policies,
     })
@@ -64,6 +70,9 @@ pub fn collect(daemon: &Client, limits: Limits) -> Result<Seen, ClientError> {
 
 /// Sessions of paths that are told one by one: those that stand first in the configuration.
 const MOST_PATHS: usize = 500;
+
+/// Sessions of BFD that are told one by one: those of the lowest discriminators.
+const MOST_BFD: usize = 500;
 
 /// Rate limits that are told one by one: those that stand first in the configuration.
 const MOST_RATE_LIMITS: usize = 500;

@@ -88,6 +88,14 @@ fn text(event: &Event) -> String {
         Occurrence::PathState { path, dscp, from, to } => {
             ("path-state", format!("{path} (dscp {dscp}): {}, was {}", to.name(), from.name()))
         }
+        Occurrence::BfdState { peer, from, to, why } => {
+            let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
+            ("bfd-state", format!("{peer}: {to}, was {from}{why}"))
+        }
+        Occurrence::BfdConnection { address, why } => match why {
+            None => ("bfd-connection", format!("connected to bfdd at {address}")),
+            Some(why) => ("bfd-connection", format!("lost bfdd at {address}: {why}")),
+        },
         Occurrence::Steered { rule, paths } => {
             let to = if paths.is_empty() {
                 "stopped".into()

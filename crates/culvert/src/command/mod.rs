@@ -1,6 +1,7 @@
 //! One file for each group of commands.
 
 pub mod app;
+pub mod bfd;
 pub mod capture;
 pub mod check;
 mod collect;

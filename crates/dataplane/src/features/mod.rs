@@ -14,6 +14,7 @@
 //! | `device` | that devices protect |
 //! | `gtpu` | of applications |
 //! | `paths` | that measure paths |
+//! | `bfd` | of BFD sessions |
 //! | `fragments` | that wait for others of their packet |
 //!
 //! No room knows who calls it: this file alone names them all, and has no rule of its own. [`Executor::apply`] carries an
@@ -24,7 +25,9 @@
 //! a new one is its room, its line there, and its variant in [`Action`].
 
 pub(crate) mod aggfrag;
+pub(crate) mod bfd;
 pub(crate) mod bundle;
+pub(crate) mod crafted;
 pub(crate) mod device;
 pub(crate) mod forward;
 pub(crate) mod fragments;
@@ -80,6 +83,8 @@ pub(crate) struct Rooms {
     pub(crate) fragments: Option<Box<fragments::Fragments>>,
     /// Paths that are measured, at the worker that does.
     pub(crate) paths: Option<Box<paths::Paths>>,
+    /// Sessions of BFD, at the worker that has them.
+    pub(crate) bfd: Option<Box<bfd::Sessions>>,
     /// For kinds of actions whose features keep nothing.
     pub(crate) nothing: (),
 }
@@ -136,6 +141,7 @@ rare_kinds! {
     Aggregate: aggfrag,
     Application: nothing,
     Measure: paths,
+    Bfd: bfd,
     Step: steps,
     Wrap: headends,
     Encapsulate: far_ends,

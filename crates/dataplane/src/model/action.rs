@@ -53,6 +53,8 @@ pub(crate) enum Action {
     Application(ToApplication),
     /// Probe of a path, or a reply to one.
     Measure(Measure),
+    /// BFD, for a session of this host perhaps.
+    Bfd(Bfd),
     /// Takes the step of a segment of this node, or gets segments as a whole frame (SRv6).
     Step(StepTo),
     /// Translated, and then forwarded or protected.
@@ -109,6 +111,7 @@ impl Action {
             | Action::Decapsulate(_)
             | Action::Application(_)
             | Action::Measure(_)
+            | Action::Bfd(_)
             | Action::Step(_)
             | Action::HandOver { .. } => false,
             // What they go on by tells: these stand above it in a plan, and no decision is one.
@@ -162,17 +165,9 @@ pub(crate) struct Wrap(pub(crate) Forward);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Encapsulate(pub(crate) Forward);
 
-/// How packets for this host are treated that may be an overlay's.
+/// For this host, and an overlay's perhaps. Others are Linux's.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Decapsulate {
-    /// Others go to Linux so.
-    OrLinux(LinuxWay),
-    /// Others are given back as received by the interface that they came in by.
-    OrBack {
-        /// The interface's tag.
-        tag: u16,
-    },
-}
+pub(crate) struct Decapsulate(pub(crate) Other);
 
 /// GTP-U of an address of applications.
 #[derive(Clone, Copy, Debug)]
@@ -198,6 +193,29 @@ pub(crate) enum Other {
     /// Given back as received by the interface with this tag.
     Back(u16),
 }
+
+impl Other {
+    /// The way of an action that gives packets to Linux. `None` for any other action.
+    pub(crate) const fn of(action: &Action) -> Option<Other> {
+        match action {
+            Action::ToLinux(way) => Some(Other::ToLinux(*way)),
+            Action::BackToLinux { tag } => Some(Other::Back(*tag)),
+            _ => None,
+        }
+    }
+
+    /// The action that does it.
+    pub(crate) const fn action(self) -> Action {
+        match self {
+            Other::ToLinux(way) => Action::ToLinux(way),
+            Other::Back(tag) => Action::BackToLinux { tag },
+        }
+    }
+}
+
+/// BFD to an address of this host. What is for none of culvert's sessions is Linux's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bfd(pub(crate) Other);
 
 /// How an SA protects packets.
 #[derive(Clone, Copy, Debug)]

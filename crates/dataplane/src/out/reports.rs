@@ -44,9 +44,9 @@ impl Reports {
         Reports::new(self.events.clone(), Arc::clone(&self.shared))
     }
 
-    /// Reports what may be lost: its cause comes again.
-    pub(crate) fn offer(&self, event: Event) {
-        self.events.send(event);
+    /// Reports what may be lost: its cause comes again. False if there was no room.
+    pub(crate) fn offer(&self, event: Event) -> bool {
+        self.events.send(event)
     }
 
     /// Reports what happens only once: kept if there is no room now.

@@ -5,6 +5,7 @@ use outcome::DropReason;
 use policy::{Direction, Ends, Flow, Marks, SaEntry};
 use wire::protocol;
 
+use super::bfd::of_bfd;
 use super::decision::ErrorCame;
 use super::gtpu::{is_cut_gtpu, is_from_application, of_applications, service};
 use super::leave::{leave_to_linux, leaves_in_clear};
@@ -120,7 +121,8 @@ fn cleartext<N: Notes>(
         Direction::In => {
             note_local(question);
             let linux = Decision::Go(leave_to_linux(question, ifindex, is_barred));
-            measured_in_clear(question, of_overlays(question, linux))
+            let linux = measured_in_clear(question, of_overlays(question, linux));
+            of_bfd(question, linux)
         }
         Direction::Forward | Direction::Out => {
             go_on(question, Origin::Port { ifindex, mark, is_barred }, |context| {
@@ -201,7 +203,10 @@ pub(super) fn decrypted<N: Notes>(
         note_segment_error(question, ErrorCame::Protected);
     }
     match is_local {
-        true => measured(question, of_overlays(question, as_local(question))),
+        true => {
+            let linux = measured(question, of_overlays(question, as_local(question)));
+            of_bfd(question, linux)
+        }
         // The SA's mark is for Linux's rules.
         false if marks.mark != mark => to_linux(question, marks, tunnel),
         false => go_on(question, Origin::Decrypted { ifindex, mark }, |context| {

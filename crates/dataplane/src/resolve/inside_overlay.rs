@@ -5,6 +5,7 @@ use policy::{Direction, Flow, Marks};
 use wire::protocol;
 
 use super::arrival::note_local;
+use super::bfd::of_bfd;
 use super::overlays::of_overlays;
 use super::translate::go_on;
 use super::{Decision, Question};
@@ -54,7 +55,7 @@ pub(super) fn inside_overlay<N: Notes>(
     let linux = Decision::Go(Draft::of_flow(Action::ToLinux(LinuxWay::Private)));
     if is_local {
         note_local(question);
-        return of_overlays(question, linux);
+        return of_bfd(question, of_overlays(question, linux));
     }
     let origin = Origin::Stepped { index, mark, protected, ifindex };
     go_on(question, origin, |_| linux)

@@ -24,6 +24,7 @@
 
 mod aggregate;
 mod arrival;
+mod bfd;
 mod clear;
 mod decision;
 mod entry;

@@ -7,7 +7,7 @@ use wire::Fragment;
 use super::lookup::lookup;
 use super::question::Context;
 use super::{Decision, Question};
-use crate::model::{Action, Decapsulate, Draft, Notes, Origin, Step};
+use crate::model::{Action, Decapsulate, Draft, Notes, Origin, Other, Step};
 
 /// Notes that the plan hangs on what policy says about the packets to a far end, and to those behind it.
 pub(super) fn note_far_end<N: Notes>(question: &mut Question<'_, N>, index: u32) {
@@ -50,14 +50,10 @@ pub(super) fn of_overlays(context: &Context<'_>, linux: Decision) -> Decision {
         return linux;
     }
     match linux {
-        Decision::Go(Draft { action: Action::ToLinux(way), is_for_flow: true, .. }) => {
-            let action = Action::Decapsulate(Decapsulate::OrLinux(way));
-            Decision::Go(Draft::of_flow(action))
-        }
-        Decision::Go(Draft { action: Action::BackToLinux { tag }, is_for_flow: true, .. }) => {
-            let action = Action::Decapsulate(Decapsulate::OrBack { tag });
-            Decision::Go(Draft::of_flow(action))
-        }
+        Decision::Go(Draft { action, is_for_flow: true, .. }) => match Other::of(&action) {
+            Some(way) => Decision::Go(Draft::of_flow(Action::Decapsulate(Decapsulate(way)))),
+            None => linux,
+        },
         other => other,
     }
 }

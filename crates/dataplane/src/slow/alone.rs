@@ -9,6 +9,7 @@ use io::{BURST_LEN, Burst};
 use policy::SaHandle;
 
 use super::again::{retry, send_errors};
+use super::bfd::send_bfd;
 use super::from_devices::exchange;
 use super::gathered::move_on_gathered;
 use super::handed::{take_over, take_over_of_others};
@@ -78,6 +79,11 @@ impl<'w> Alone<'w> {
     /// Sends reflections that wait, and probes that are due.
     pub(crate) fn send_probes(&mut self) {
         send_probes(self.slow, self.path);
+    }
+
+    /// Sends the packets of BFD that are due.
+    pub(crate) fn send_bfd(&mut self) {
+        send_bfd(self.slow, self.path);
     }
 
     /// Moves on what was done with, and brings what that leaves to its end: errors, reflections, and what is to be sealed.

@@ -18,6 +18,7 @@
 
 mod again;
 mod alone;
+mod bfd;
 mod carry_out;
 mod claim;
 mod drafts;

@@ -7,7 +7,7 @@ use super::Slow;
 use super::again::resolve_again;
 use crate::burst::Path;
 use crate::features::Executor;
-use crate::features::paths::Crafted;
+use crate::features::crafted::Crafted;
 
 /// Sends reflections that wait, and probes that are due.
 #[cold]

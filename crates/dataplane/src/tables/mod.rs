@@ -23,7 +23,7 @@ use esp::Sa;
 use forward::{Fib, Neighbours, PathMtus, RouteResult, SourceCheck};
 use policy::{Marks, Prefix};
 use wire::ethernet::MacAddr;
-use wire::{Family, Headers, Summary};
+use wire::{Family, Fragment, Headers, Summary, protocol};
 
 use crate::gtpu::Services;
 use crate::model::{LOOPBACK, Origin};
@@ -106,6 +106,8 @@ pub struct Topology {
     pub applications: Option<Arc<Applications>>,
     /// Ends of paths that are measured; mostly none.
     pub path_ends: Arc<PathEnds>,
+    /// True if a worker has sessions of BFD, whose packets it takes.
+    pub takes_bfd: bool,
     /// Which rate limits packets are under; mostly none.
     pub rate_rules: Arc<RateRules>,
     /// Routes with segments (SRv6); mostly none.
@@ -123,6 +125,9 @@ pub struct Topology {
     /// Every address of this host.
     pub local: HashSet<IpAddr, ahash::RandomState>,
 }
+
+/// The worker that has the sessions of BFD: it sends their packets and takes those of peers.
+pub(crate) const BFD_HOME: usize = 0;
 
 /// State that the control thread writes, and workers read.
 ///
@@ -190,6 +195,19 @@ impl Tables {
 }
 
 impl Topology {
+    /// True for a packet that is BFD for a session of a worker's, perhaps.
+    pub(crate) fn may_be_bfd(&self, h: &Headers) -> bool {
+        self.takes_bfd
+            && h.protocol == protocol::UDP
+            && h.fragment == Fragment::Whole
+            && matches!(h.dst_port, bfd::SINGLE_HOP_PORT | bfd::MULTI_HOP_PORT)
+    }
+
+    /// True for the index of a tunnel interface of culvert's.
+    pub fn is_tunnel(&self, ifindex: u32) -> bool {
+        self.interfaces.get(&ifindex).is_some_and(|interface| interface.binding.is_some())
+    }
+
     /// True if UDP to this port of ours may be ESP in UDP.
     pub fn is_natt_port(&self, port: u16) -> bool {
         port == wire::natt::PORT

@@ -2,6 +2,7 @@
 
 mod answers;
 mod asked;
+mod bfd;
 mod change;
 mod crypto_worker;
 mod helper;
@@ -31,6 +32,7 @@ use crate::counters::Counters;
 use crate::crypt::{Crypt, Resync};
 use crate::event::{EventSender, Waker};
 use crate::features::Executor;
+use crate::features::bfd::{BfdAsked, BfdChange, BfdReports};
 use crate::features::device::{self, DevicePacket, DeviceQueue};
 use crate::features::fragments::Fragments;
 use crate::features::look::Copier;
@@ -118,6 +120,15 @@ pub enum Command {
         from: usize,
         /// Told of some sessions, and how many are left.
         answer: Sender<PathReports>,
+    },
+    /// Change the sessions of BFD: for the first worker, which alone has some.
+    Bfd(Box<BfdChange>),
+    /// Tell how sessions of BFD stand.
+    TellBfd {
+        /// Sessions that are told of.
+        asked: BfdAsked,
+        /// Told of them.
+        answer: Sender<BfdReports>,
     },
     /// Return from [`Worker::run`] with everything in its place: ports open, packets held.
     Pause,
@@ -309,6 +320,9 @@ impl Worker {
         if self.path.exec.rooms.paths.is_some() {
             self.tend_paths();
         }
+        if self.path.exec.rooms.bfd.is_some() {
+            self.tend_bfd();
+        }
         if !self.path.exec.crypt.seals.is_empty() {
             self.drain_helpers().seal_gathered();
         }
@@ -474,6 +488,11 @@ impl Worker {
                 Command::TellPaths { from, answer } => {
                     // Nobody waits for it any more: fine.
                     let _ = answer.send(self.report_paths(from));
+                }
+                Command::Bfd(change) => self.follow_bfd(*change),
+                Command::TellBfd { asked, answer } => {
+                    // Nobody waits for it any more: fine.
+                    let _ = answer.send(self.report_bfd(asked));
                 }
                 Command::Pause => self.ending = Some(Ending::Paused),
                 Command::Stop => self.ending = Some(Ending::Stopped),

@@ -19,6 +19,7 @@ impl Worker {
         let payloads_ns =
             if exec.rooms.aggfrag.is_used() { exec.rooms.aggfrag.due_ns() } else { None };
         let probes_ns = exec.rooms.paths.as_ref().and_then(|paths| paths.due_ns());
-        tokens_ns.into_iter().chain(payloads_ns).chain(probes_ns).min()
+        let bfd_ns = exec.rooms.bfd.as_ref().and_then(|sessions| sessions.due_ns());
+        tokens_ns.into_iter().chain(payloads_ns).chain(probes_ns).chain(bfd_ns).min()
     }
 }

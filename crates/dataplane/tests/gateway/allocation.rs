@@ -30,11 +30,16 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// Allocations of this thread while something is done.
+pub fn by(what: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    what();
+    ALLOCATIONS.get() - before
+}
+
 /// Rounds until nothing comes, without the harness's own checks; returns the allocations.
 fn allocations(g: &mut Gateway) -> u64 {
-    let before = ALLOCATIONS.get();
-    while g.worker.round_at(g.now) > 0 {}
-    let made = ALLOCATIONS.get() - before;
+    let made = by(|| while g.worker.round_at(g.now) > 0 {});
     g.check();
     made
 }

@@ -7,6 +7,7 @@ mod allocation;
 mod applications;
 mod atomic;
 mod back;
+mod bfd;
 mod bundles;
 mod catch_up;
 mod clear;

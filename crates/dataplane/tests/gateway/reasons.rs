@@ -14,7 +14,7 @@ use crate::support::{
     make_leased_sa, make_sa, sa_config,
 };
 use crate::{
-    device, gtpu, ipcomp, iptfs, iptfs_rates, nested, newcomers, overlays, paths, rates,
+    bfd, device, gtpu, ipcomp, iptfs, iptfs_rates, nested, newcomers, overlays, paths, rates,
     route_based, shaping, srv6, steering,
 };
 
@@ -283,6 +283,7 @@ fn produce(reason: DropReason) -> Gateway {
             b = gtpu::produce(reason);
         }
         DropReason::ProbeRefused => b = paths::produce(),
+        DropReason::BfdRefused => b = bfd::produce(),
         DropReason::NewFlowLimit => b = newcomers::produce(),
         DropReason::NoPath => b = steering::produce(),
         DropReason::SteerCleartext => b = steering::produce_in_clear(),

@@ -31,6 +31,11 @@ impl Shows {
             }
             Request::App { recent } => json(&parts.crew.recognition.report(recent)),
             Request::Path => json(&parts.crew.paths.rows(parts.now, &parts.crew.workers)),
+            Request::Bfd => json(&parts.crew.bfd.report(
+                parts.now,
+                parts.linux.observer.snapshot(),
+                &parts.crew.workers,
+            )),
             Request::Steer => json(&parts.crew.paths.steers(parts.now)),
             Request::Limits => json(&parts.crew.limits()),
             Request::Route => json(&routes::routes(parts.linux)),

@@ -1,6 +1,6 @@
 //! Events as lines of the log: `event` is the name that `culvert events` has, and each field is one of the line's.
 
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use report::{Gone, Occurrence, SaGone, SaIdentity};
 
@@ -30,6 +30,15 @@ pub(super) fn write(what: &Occurrence) {
         Occurrence::RateRestored { spi, dst } => info!(event = "rate-restored", spi, %dst),
         Occurrence::PathState { path, dscp, from, to } => {
             info!(event = "path-state", path, dscp, from = from.name(), to = to.name());
+        }
+        Occurrence::BfdState { peer, from, to, why } => {
+            info!(event = "bfd-state", %peer, from, to, why);
+        }
+        Occurrence::BfdConnection { address, why: None } => {
+            info!(event = "bfd-connection", address, "connected to bfdd");
+        }
+        Occurrence::BfdConnection { address, why: Some(why) } => {
+            warn!(event = "bfd-connection", address, why, "bfdd is gone");
         }
         Occurrence::Steered { rule, paths } => {
             info!(event = "steered", rule, paths = paths.join(","));

@@ -12,7 +12,7 @@ use report::{
     State, Stats, Status, Worker,
 };
 
-use super::{latency, limits, paths};
+use super::{bfd, latency, limits, paths};
 use crate::command::collect::Seen;
 
 /// Names and values of a series' labels.
@@ -43,6 +43,7 @@ pub fn exposition(seen: &Seen) -> Result<String, fmt::Error> {
     of_waiting(&mut to, &seen.limits);
     of_applications(&mut to, &seen.apps);
     paths::register(to.0, &seen.paths);
+    bfd::register(to.0, &seen.bfd);
     of_sas(&mut to, seen.sas.as_deref().unwrap_or_default());
     of_policies(&mut to, seen.policies.as_deref());
     let mut text = String::new();

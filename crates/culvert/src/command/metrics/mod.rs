@@ -5,6 +5,7 @@
 //! does not need before it reads a byte from anybody.
 
 mod accept;
+mod bfd;
 mod families;
 mod latency;
 mod limits;

@@ -356,6 +356,7 @@ pub mod tests {
                     limits: Vec::new(),
                     paths: report::MeasuredPaths::default(),
                     steers: Vec::new(),
+                    bfd: report::BfdSessions::default(),
                     sas: Some(vec![sa]),
                     policies: Some(vec![policy]),
                 },

@@ -12,7 +12,7 @@ use wire::{Headers, protocol};
 
 use crate::features::hands::Hands;
 use crate::features::rare::{Held, Next, Rare, Subject};
-use crate::model::{Action, Decapsulate, Fate, Meta};
+use crate::model::{Decapsulate, Fate, Meta};
 use crate::out::AnyOut;
 use crate::tables::Topology;
 
@@ -34,11 +34,7 @@ impl Rare for Decapsulate {
         let (topology, out) = (&hands.view.topology, &mut *hands.out);
         let Some(found) = find(topology, packet.data()) else {
             out.counters.work.overlay_left.add(1);
-            let action = match *self {
-                Decapsulate::OrLinux(way) => Action::ToLinux(way),
-                Decapsulate::OrBack { tag } => Action::BackToLinux { tag },
-            };
-            return Some(Next { action, packet, fields: None });
+            return Some(Next { action: self.0.action(), packet, fields: None });
         };
         let InsideOverlay { index, cut, outer_class, inner_class } = found;
         let ecn = match EcnDecap::Rfc6040.combine(inner_class, outer_class) {
@@ -91,11 +87,12 @@ fn find(topology: &Topology, packet: &[u8]) -> Option<InsideOverlay> {
     })
 }
 
-/// True if a packet inside for this host is one that the data path may open.
+/// True if a packet inside for this host is one that the data path may open, or hear.
 fn is_opened_here(topology: &Topology, h: &Headers) -> bool {
     match h.protocol {
         protocol::ESP | protocol::AH => true,
         protocol::UDP if topology.is_natt_port(h.dst_port) => true,
+        protocol::UDP if topology.may_be_bfd(h) => true,
         _ => topology.overlays.may_be(h),
     }
 }

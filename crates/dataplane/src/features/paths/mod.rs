@@ -6,7 +6,6 @@
 //!
 //! Packets that turn out to be neither probe nor reply go to Linux.
 
-mod packet;
 mod sessions;
 mod setup;
 mod take;
@@ -16,9 +15,9 @@ use outcome::{DropReason, Outcome};
 
 use crate::features::hands::Hands;
 use crate::features::rare::{Held, Next, Rare, Subject};
-use crate::model::{Action, Fate, Measure, Meta, Other};
+use crate::model::{Fate, Measure, Meta};
 use crate::out::AnyOut;
-pub(crate) use sessions::{Crafted, Paths};
+pub(crate) use sessions::Paths;
 pub use setup::{
     PathReflector, PathReport, PathReports, PathSession, PathSetup, ProbeExit, Probes,
 };
@@ -46,11 +45,7 @@ impl Rare for Measure {
             Taken::Counted => hands.out.end(packet, Outcome::Consumed),
             Taken::Refused => hands.out.drop(packet, DropReason::ProbeRefused),
             Taken::Other => {
-                let action = match self.other {
-                    Other::ToLinux(way) => Action::ToLinux(way),
-                    Other::Back(tag) => Action::BackToLinux { tag },
-                };
-                return Some(Next { action, packet, fields: None });
+                return Some(Next { action: self.other.action(), packet, fields: None });
             }
         }
         None

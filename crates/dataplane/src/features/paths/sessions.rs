@@ -5,17 +5,15 @@ use core::net::IpAddr;
 use std::collections::{BinaryHeap, HashMap};
 
 use arrayvec::ArrayVec;
-use io::Packet;
 use outcome::DropReason;
 use paths::stamp::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
-use wire::{Headers, Span};
 
-use super::packet::{Outside, Upper, finish, headers_len};
 use super::setup::{
     PathReflector, PathReport, PathReports, PathSession, PathSetup, ProbeExit, Probes,
 };
 use crate::event::Event;
+use crate::features::crafted::{Crafted, Outside, Upper, made, way_out};
 use crate::model::Origin;
 use crate::out::{AnyOut, Out};
 use crate::view::View;
@@ -34,9 +32,6 @@ const LONGEST_PROBE: usize = 112;
 
 /// A session, as its replies name it: addresses of this host and of the far end, and the port or identifier here.
 pub(super) type Answerer = (IpAddr, IpAddr, bool, u16);
-
-/// A packet that was made here, and how it leaves.
-pub(crate) type Crafted = (Packet, Headers, Origin);
 
 /// State of the worker that measures.
 #[derive(Default)]
@@ -160,7 +155,7 @@ impl PathSession {
 
     fn origin(&self, view: &View) -> Option<Origin> {
         match self.exit {
-            ProbeExit::Tunnel(tunnel) => origin(view, tunnel),
+            ProbeExit::Tunnel(tunnel) => way_out(view, tunnel, true),
             ProbeExit::Uplink { ifindex, mark } => {
                 let is_up = view.topology.interfaces.get(&ifindex).is_some_and(|it| it.up);
                 is_up.then_some(Origin::Probe { ifindex, mark })
@@ -183,42 +178,6 @@ impl PathSession {
             answered,
             refusals: self.prober.refusals(),
         }
-    }
-}
-
-/// A packet in a buffer of its own, with a payload. `None` if there is no buffer, or the ends are of two families.
-pub(super) fn made(
-    out: &mut Out,
-    ends: Outside,
-    upper: Upper,
-    payload: &[u8],
-) -> Option<(Packet, Headers)> {
-    let at = headers_len(ends.dst, upper);
-    let span = Span { start: io::HEADROOM, len: at + payload.len() };
-    let mut packet = Packet { frame: out.pool.take()?, span };
-    let room = packet.frame.bytes_mut().get_mut(io::HEADROOM..).unwrap_or_default();
-    let h = room.get_mut(..span.len).and_then(|room| {
-        room.get_mut(at..)?.copy_from_slice(payload);
-        finish(room, ends, upper)
-    });
-    match h {
-        Some(h) => {
-            out.counters.generated.add(1);
-            Some((packet, h))
-        }
-        None => {
-            out.pool.put_packet(packet);
-            None
-        }
-    }
-}
-
-/// How packets leave by a tunnel interface, or, if it is 0, as policies and routes lead; never in clear. `None` for an
-/// interface that is none of culvert's.
-pub(super) fn origin(view: &View, tunnel: u32) -> Option<Origin> {
-    match tunnel {
-        0 => Some(Origin::Worker { protected: true }),
-        tunnel => view.origin_of_linux(tunnel, 0),
     }
 }
 

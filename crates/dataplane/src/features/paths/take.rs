@@ -7,8 +7,8 @@ use paths::{Asked, Reply, Stay};
 use wire::udp::UdpHeader;
 use wire::{Headers, L4Checksum, icmp, parse_ip, protocol, verify_l4_checksum};
 
-use super::packet::{Outside, Upper};
-use super::sessions::{Paths, made, origin, wall};
+use super::sessions::{Paths, wall};
+use crate::features::crafted::{Outside, Upper, made, way_out};
 use crate::features::hands::Hands;
 use crate::model::{Meta, Origin};
 use crate::view::View;
@@ -128,5 +128,5 @@ fn counted(hands: &Hands<'_>, reply: Reply) -> Taken {
 fn way_back(view: &View, meta: &Meta) -> Option<Origin> {
     let sa = meta.ingress.via().and_then(|via| view.reader.sa(via))?;
     let tunnel = view.topology.tunnels.of_sa(&sa.config);
-    origin(view, tunnel.map_or(0, |(_, tunnel)| tunnel.ifindex))
+    way_out(view, tunnel.map_or(0, |(_, tunnel)| tunnel.ifindex), true)
 }

@@ -1,27 +1,35 @@
-//! IP, UDP and ICMP headers around probes and reflections.
+//! Packets that a worker makes: IP, UDP and ICMP headers around probes, reflections and BFD.
 
 use core::net::IpAddr;
 
+use io::Packet;
 use wire::icmp::IcmpFields;
 use wire::ipv4::{self, Ipv4Fields};
 use wire::ipv6::{self, Ipv6Fields};
 use wire::udp::UdpFields;
-use wire::{Headers, fill_l4_checksum, icmp, icmpv4, icmpv6, parse_ip, protocol, udp};
+use wire::{Headers, Span, fill_l4_checksum, icmp, icmpv4, icmpv6, parse_ip, protocol, udp};
 
-/// TTL of probes and reflections: the far end sees how many hops there were (RFC 8762 §4.3.1).
+use crate::model::Origin;
+use crate::out::Out;
+use crate::view::View;
+
+/// TTL of all of them: the far end sees how many hops there were (RFC 8762 §4.3.1), and that there was none (RFC 5881 §5).
 const TTL: u8 = 255;
+
+/// A packet that was made here, and how it leaves.
+pub(crate) type Crafted = (Packet, Headers, Origin);
 
 /// Ends of a packet, and its class.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outside {
-    pub(super) src: IpAddr,
-    pub(super) dst: IpAddr,
-    pub(super) dscp: u8,
+pub(crate) struct Outside {
+    pub(crate) src: IpAddr,
+    pub(crate) dst: IpAddr,
+    pub(crate) dscp: u8,
 }
 
 /// Header above IP.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Upper {
+pub(crate) enum Upper {
     /// UDP, with source and destination port.
     Udp(u16, u16),
     /// An ICMP echo request, with identifier and sequence number.
@@ -46,14 +54,14 @@ impl Upper {
 }
 
 /// Length of the headers in front of a payload, in bytes.
-pub(super) const fn headers_len(dst: IpAddr, upper: Upper) -> usize {
+const fn headers_len(dst: IpAddr, upper: Upper) -> usize {
     let ip = if dst.is_ipv6() { ipv6::HEADER_LEN } else { ipv4::MIN_HEADER_LEN };
     ip + upper.header_len()
 }
 
 /// Writes the headers in front of a payload that stands in the buffer already, and the checksums. `None` if the addresses
 /// are of two families, or there is no room.
-pub(super) fn finish(packet: &mut [u8], ends: Outside, upper: Upper) -> Option<Headers> {
+fn finish(packet: &mut [u8], ends: Outside, upper: Upper) -> Option<Headers> {
     let Outside { src, dst, dscp } = ends;
     let traffic_class = dscp << 2;
     let number = upper.protocol(dst.is_ipv6());
@@ -101,6 +109,42 @@ pub(super) fn finish(packet: &mut [u8], ends: Outside, upper: Upper) -> Option<H
     }
     let h = parse_ip(packet).ok()?;
     fill_l4_checksum(packet, &h).then_some(h)
+}
+
+/// A packet in a buffer of its own, with a payload. `None` if there is no buffer, or the ends are of two families.
+pub(crate) fn made(
+    out: &mut Out,
+    ends: Outside,
+    upper: Upper,
+    payload: &[u8],
+) -> Option<(Packet, Headers)> {
+    let at = headers_len(ends.dst, upper);
+    let span = Span { start: io::HEADROOM, len: at + payload.len() };
+    let mut packet = Packet { frame: out.pool.take()?, span };
+    let room = packet.frame.bytes_mut().get_mut(io::HEADROOM..).unwrap_or_default();
+    let h = room.get_mut(..span.len).and_then(|room| {
+        room.get_mut(at..)?.copy_from_slice(payload);
+        finish(room, ends, upper)
+    });
+    match h {
+        Some(h) => {
+            out.counters.generated.add(1);
+            Some((packet, h))
+        }
+        None => {
+            out.pool.put_packet(packet);
+            None
+        }
+    }
+}
+
+/// How packets leave by a tunnel interface, or, if it is 0, as policies and routes lead; not in clear if `protected`.
+/// `None` for an interface that is none of culvert's.
+pub(crate) fn way_out(view: &View, tunnel: u32, protected: bool) -> Option<Origin> {
+    match tunnel {
+        0 => Some(Origin::Worker { protected }),
+        tunnel => view.origin_of_linux(tunnel, 0),
+    }
 }
 
 #[cfg(test)]

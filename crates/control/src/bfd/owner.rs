@@ -1,0 +1,218 @@
+//! Sessions as `bfdd` describes them: what a worker is told of them, and what `bfdd` hears.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+use std::time::Instant;
+
+use bfd::dplane::{Body, Message, Peer, counters, echo_reply, state_change};
+use bfd::{Counts, Diagnostic, Standing, State};
+use dataplane::{BfdAsked, BfdChange, BfdReports, BfdSession};
+
+use super::places::{Places, place};
+
+/// Most sessions that are had at once.
+const MOST_SESSIONS: usize = 4096;
+
+/// Who has the sessions: workers.
+pub trait Carrier {
+    /// Changes a session.
+    fn change(&self, change: BfdChange);
+    /// Sessions as they stand. `None` from a worker that is late.
+    fn ask(&self, asked: BfdAsked) -> Option<BfdReports>;
+}
+
+/// Ends of a session: addresses of this host and of the peer, true for several hops, and the interface, 0 for any.
+type Ends = (IpAddr, IpAddr, bool, u32);
+
+/// A session of `bfdd`.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// The session as `bfdd` has described it.
+    pub peer: Peer,
+    /// The session as a worker has it, or why none does.
+    pub placed: Result<BfdSession, String>,
+    /// State as it was heard of last.
+    pub standing: Option<Standing>,
+    /// Time since when it has that state.
+    pub since: Instant,
+    source_port: u16,
+}
+
+impl Known {
+    /// State of this end.
+    pub fn state(&self) -> State {
+        let down = if self.peer.settings.is_shut { State::AdminDown } else { State::Down };
+        self.standing.map_or(down, |standing| standing.state)
+    }
+}
+
+/// A change of a session's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// Address of the peer.
+    pub peer: IpAddr,
+    /// State before the change.
+    pub from: State,
+    /// The session as it stands.
+    pub to: Standing,
+}
+
+/// The sessions of one connection.
+#[derive(Debug, Default)]
+pub struct Owner {
+    /// Sessions by their discriminators.
+    pub known: BTreeMap<u32, Known>,
+    by_ends: HashMap<Ends, u32>,
+    source_ports: HashSet<u16>,
+    next_port: u16,
+    /// Version of the protocol that `bfdd` speaks.
+    pub version: Option<u8>,
+    /// Sessions that no worker has any more, as `bfdd` is to hear of them.
+    lost: Vec<Standing>,
+}
+
+impl Owner {
+    /// Follows a message. Returns the answer, if one is wanted.
+    pub fn hear(
+        &mut self,
+        now: Instant,
+        message: Message,
+        places: Places<'_>,
+        carrier: &impl Carrier,
+    ) -> Option<Vec<u8>> {
+        let Message { version, id, body } = message;
+        self.version = Some(version);
+        match body {
+            Body::EchoRequest { data_plane, bfdd } => {
+                return Some(echo_reply(version, id, (data_plane, bfdd)));
+            }
+            Body::EchoReply => {}
+            Body::Add(peer) => self.add(now, *peer, places, carrier),
+            Body::Delete { discr } => self.delete(discr, carrier),
+            Body::RequestCounters { discr } => {
+                let counts = self.counts(discr, carrier);
+                return Some(counters(version, id, discr, counts));
+            }
+        }
+        None
+    }
+
+    fn add(&mut self, now: Instant, peer: Peer, places: Places<'_>, carrier: &impl Carrier) {
+        let discr = peer.settings.discr;
+        let is_full = self.known.len() >= MOST_SESSIONS;
+        let is_new = !self.known.contains_key(&discr);
+        if is_new {
+            let source_port = self.free_port();
+            let placed = Err(format!("{MOST_SESSIONS} sessions are the most of culvert"));
+            if is_full {
+                tracing::warn!(discr, peer = %peer.dst, "bfdd has more sessions than culvert");
+                return;
+            }
+            let known = Known { peer, placed, standing: None, since: now, source_port };
+            self.known.insert(discr, known);
+        } else if let Some(known) = self.known.get_mut(&discr) {
+            known.peer = peer;
+        }
+        self.settle(discr, places, carrier);
+    }
+
+    /// Looks at where all sessions stand: Linux's tables have changed.
+    pub fn follow(&mut self, places: Places<'_>, carrier: &impl Carrier) {
+        let all: Vec<u32> = self.known.keys().copied().collect();
+        all.into_iter().for_each(|discr| self.settle(discr, places, carrier));
+    }
+
+    /// Has a worker have the session as it is to be.
+    fn settle(&mut self, discr: u32, places: Places<'_>, carrier: &impl Carrier) {
+        let Some(known) = self.known.get_mut(&discr) else { return };
+        let placed = place(&known.peer, known.source_port, places).and_then(|session| {
+            match self.by_ends.get(&ends_of(&session)).filter(|other| **other != discr) {
+                Some(other) => Err(format!("session {other} has the same ends")),
+                None => Ok(session),
+            }
+        });
+        if placed == known.placed {
+            return;
+        }
+        if let Ok(before) = &known.placed {
+            self.by_ends.remove(&ends_of(before));
+        }
+        match &placed {
+            Ok(session) => {
+                self.by_ends.insert(ends_of(session), discr);
+                carrier.change(BfdChange::Set(*session));
+            }
+            Err(why) => {
+                tracing::warn!(discr, peer = %known.peer.dst, why, "a session of bfdd is not had");
+                if known.placed.is_ok() {
+                    carrier.change(BfdChange::End(discr));
+                }
+                // Nobody checks it any more.
+                let (state, diagnostic) = (State::Down, Diagnostic::PATH_DOWN);
+                let lost = known.standing.map(|it| Standing { state, diagnostic, ..it });
+                self.lost.extend(lost);
+            }
+        }
+        known.placed = placed;
+    }
+
+    fn delete(&mut self, discr: u32, carrier: &impl Carrier) {
+        let Some(known) = self.known.remove(&discr) else { return };
+        self.source_ports.remove(&known.source_port);
+        if let Ok(session) = known.placed {
+            self.by_ends.remove(&ends_of(&session));
+            carrier.change(BfdChange::End(discr));
+        }
+    }
+
+    fn counts(&self, discr: u32, carrier: &impl Carrier) -> Counts {
+        let told = carrier.ask(BfdAsked::One(discr));
+        let told = told.and_then(|reports| reports.sessions.first().copied());
+        let known = || self.known.get(&discr)?.standing;
+        told.or_else(known).map(|standing| standing.counts).unwrap_or_default()
+    }
+
+    /// A source port that no other session has (RFC 5881 §4).
+    fn free_port(&mut self) -> u16 {
+        let ports = bfd::FIRST_SOURCE_PORT..=u16::MAX;
+        // There are more ports than sessions.
+        loop {
+            self.next_port = match self.next_port {
+                port if ports.contains(&port) && port < u16::MAX => port + 1,
+                _ => bfd::FIRST_SOURCE_PORT,
+            };
+            if self.source_ports.insert(self.next_port) {
+                return self.next_port;
+            }
+        }
+    }
+
+    /// Takes note of how a session stands. Returns what `bfdd` is told, and the change of its state if there is one.
+    pub fn note(&mut self, now: Instant, to: Standing) -> Option<(Vec<u8>, Option<Changed>)> {
+        // What a worker has said before it was told to end a session does not count.
+        self.known.get(&to.discr)?.placed.as_ref().ok()?;
+        self.say(now, to)
+    }
+
+    /// The next session that no worker has any more, likewise.
+    pub fn next_lost(&mut self, now: Instant) -> Option<(Vec<u8>, Option<Changed>)> {
+        let lost = self.lost.pop()?;
+        self.say(now, lost)
+    }
+
+    fn say(&mut self, now: Instant, to: Standing) -> Option<(Vec<u8>, Option<Changed>)> {
+        let known = self.known.get_mut(&to.discr)?;
+        let from = known.state();
+        known.standing = Some(to);
+        let has_changed = from != to.state;
+        if has_changed {
+            known.since = now;
+        }
+        let changed = has_changed.then_some(Changed { peer: known.peer.dst, from, to });
+        Some((state_change(self.version?, &to), changed))
+    }
+}
+
+const fn ends_of(session: &BfdSession) -> Ends {
+    (session.local, session.far, session.is_multi_hop, session.ifindex)
+}

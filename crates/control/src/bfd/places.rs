@@ -1,0 +1,75 @@
+//! Where a session of `bfdd` stands in Linux's tables: its address here, its interface, and why it cannot be had.
+
+use std::net::IpAddr;
+
+use bfd::dplane::Peer;
+use dataplane::BfdSession;
+use mirror::{Prefix, Snapshot};
+
+/// Shortest interval that is had, in microseconds: a packet a millisecond.
+const MIN_INTERVAL_US: u32 = 1000;
+
+/// Linux's tables, in what sessions need of them.
+#[derive(Clone, Copy)]
+pub struct Places<'l> {
+    /// Interfaces and addresses.
+    pub snapshot: &'l Snapshot,
+    /// True for the index of a tunnel interface of culvert's.
+    pub is_tunnel: &'l dyn Fn(u32) -> bool,
+}
+
+/// The session as a worker has it.
+///
+/// # Errors
+/// The reason that there is none.
+pub fn place(peer: &Peer, source_port: u16, places: Places<'_>) -> Result<BfdSession, String> {
+    if let Some(lacks) = peer.lacks {
+        return Err(format!("{lacks} is not carried out by culvert"));
+    }
+    let shortest = peer.settings.min_tx.min(peer.settings.min_rx);
+    if shortest < MIN_INTERVAL_US {
+        return Err(format!(
+            "an interval of {shortest} us; {MIN_INTERVAL_US} us is the shortest of culvert"
+        ));
+    }
+    if peer.dst.is_unspecified() || peer.dst.is_multicast() {
+        return Err(format!("{} is no address of a peer", peer.dst));
+    }
+    // Routes alone do not say by which interface such a peer is reached.
+    if is_link_local(peer.dst) && !(places.is_tunnel)(peer.ifindex) {
+        return Err("a link-local peer that is not behind a tunnel interface".into());
+    }
+    let local = match peer.src.is_unspecified() {
+        true => address_towards(peer.dst, peer.ifindex, places.snapshot)
+            .ok_or("no address of this host is on a link with the peer; name a local-address")?,
+        false => peer.src,
+    };
+    let min_ttl = if peer.is_multi_hop { peer.min_ttl } else { bfd::TTL };
+    Ok(BfdSession {
+        settings: peer.settings,
+        local,
+        far: peer.dst,
+        is_multi_hop: peer.is_multi_hop,
+        min_ttl,
+        source_port,
+        ifindex: peer.ifindex,
+        hold_ns: u64::from(peer.hold_ms) * 1_000_000,
+    })
+}
+
+fn is_link_local(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(addr) => addr.is_link_local(),
+        IpAddr::V6(addr) => addr.is_unicast_link_local(),
+    }
+}
+
+/// The address of this host on the link of a peer: that of the longest prefix which has both.
+fn address_towards(peer: IpAddr, ifindex: u32, snapshot: &Snapshot) -> Option<IpAddr> {
+    let is_of = |index: u32| ifindex == 0 || index == ifindex;
+    let on_link = snapshot.addresses().filter(|address| {
+        let prefix = Prefix::of(address.addr, address.prefix_len);
+        is_of(address.ifindex) && !address.tentative && prefix.contains(peer)
+    });
+    on_link.max_by_key(|address| address.prefix_len).map(|address| address.addr)
+}
