@@ -19,6 +19,7 @@ COMMANDS = {
     "nat": [()],
     "app": [(), ("--recent", "5")],
     "path": [()],
+    "bfd": [()],
     "steer": [()],
     "limit show": [()],
     "limit set": [("site", "--rate", "2Mbit")],
