@@ -7,7 +7,7 @@
 //! | [`Prober`] | one session's sender: when a probe is due, and what a reply is worth |
 //! | [`Reflector`] | replies to the probes of others, stateless or with a count for each session |
 //! | [`Window`] | the last probes of a session: loss, delay, jitter |
-//! | [`recent`] | the last 64 probes: loss that is no chance, early |
+//! | [`RECENT_PROBES`], [`LEAST_LOST`] | the last probes of a session: loss that is no chance, early |
 //! | [`Judge`] | state of a session: worse at once, better only after a time |
 //!
 //! # Arithmetic
