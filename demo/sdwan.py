@@ -30,7 +30,7 @@ PICTURE = """
 """
 
 #: A dead path is seen in 200 ms, and loss of 5 % mostly within a second.
-PROBES = "interval_ms = 10\nmisses = 15\nwindow = 200\ntimeout_ms = 500\nhold_s = 1"
+PROBES = "interval_ms = 20\nmisses = 8\nwindow = 100\ntimeout_ms = 500\nhold_s = 1"
 
 RULES = """
 [[steer]]
@@ -58,8 +58,8 @@ EVENTS = (
     ("mpls and internet go dead", {"mpls": {"cut": True}, "internet": {"cut": True}}),
 )
 
-#: How long each event lasts, in seconds.
-LASTS_S = 8
+#: How long each event lasts, in seconds: a path that is well again has its flows back within it.
+LASTS_S = 10
 
 #: Packets of a call a second, and what its ends add to the delay: 20 ms of speech a packet, 40 ms of buffer.
 RATE, ENDS_MS = 50, 60
