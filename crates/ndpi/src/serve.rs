@@ -4,6 +4,8 @@ use std::io::{self, stdin};
 use std::os::fd::AsFd;
 
 use rustix::io::{Errno, read, write};
+use rustix::net::SocketType;
+use rustix::net::sockopt::socket_type;
 
 use crate::confine;
 use crate::library::{Flow, Library};
@@ -16,7 +18,7 @@ pub const MOST_FLOWS: usize = 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The queue is none, or breaks.
-    #[error("standard input is no queue of culvert's: {0}")]
+    #[error("standard input is no queue of culvert's, which begins this itself: {0}")]
     Queue(io::Error),
     /// The library cannot be used, as was answered.
     #[error("{0}")]
@@ -36,6 +38,11 @@ pub fn serve() -> Result<(), ServeError> {
         Ok(_) | Err(Errno::PIPE) => Ok(()),
         Err(error) => Err(ServeError::Queue(error.into())),
     };
+    match socket_type(queue) {
+        Ok(SocketType::SEQPACKET) => {}
+        Ok(_) => return Err(ServeError::Queue(io::ErrorKind::InvalidInput.into())),
+        Err(error) => return Err(ServeError::Queue(error.into())),
+    }
     confine::begin().map_err(ServeError::Queue)?;
     let loaded = Library::load().map_err(|error| error.to_string());
     let ready = loaded.and_then(|library| confine::finish().map(|()| library));

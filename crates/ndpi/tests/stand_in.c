@@ -70,7 +70,7 @@ struct protocol ndpi_detection_process_packet(void *module, void *flow, const un
     if (len == 5 && !memcmp(text, "abort", 5)) abort();
     if (len == 4 && !memcmp(text, "exit", 4)) _exit(0);
     if (len == 4 && !memcmp(text, "hang", 4)) for (volatile int on = 1; on;) ;
-    if (len == 6 && !memcmp(text, "memory", 6)) for (;;) memset(malloc(1 << 20), 1, 1 << 20);
+    if (len == 6 && !memcmp(text, "memory", 6)) for (;;) *(volatile char *)malloc(16 << 20) = 1;
     return found;
 }
 

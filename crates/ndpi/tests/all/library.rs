@@ -83,3 +83,12 @@ fn it_ends_with_its_parent() {
     }
     panic!("it goes on without a queue");
 }
+
+#[test]
+fn without_a_queue_it_says_so() {
+    let output = std::process::Command::new(program()).stdin(std::process::Stdio::null()).output();
+    let output = output.expect("a process");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("no queue of culvert's"), "{said}");
+    assert!(output.stdout.is_empty());
+}
