@@ -1,4 +1,4 @@
-//! rtnetlink datagrams.
+//! rtnetlink datagrams, and those of L2TP.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| mirror::decode(data).for_each(drop));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mirror::fuzz::exercise(data));

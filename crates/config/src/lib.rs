@@ -89,7 +89,7 @@ pub use self::memif::{MemifConfig, MemifRole};
 use self::names::valid_interface;
 pub use self::names::valid_name;
 pub use self::nat::NatConfig;
-pub use self::overlay::OverlayConfig;
+pub use self::overlay::{L2SpecType, OverlayConfig};
 pub use self::packets::{Packets, Way};
 pub use self::paths::{PathConfig, PathMode, PathsConfig};
 use self::port::{Port, PortSection};

@@ -8,6 +8,18 @@ use serde::Deserialize;
 pub struct OverlayConfig {
     /// Names of the interfaces; an asterisk at the end stands for any rest of a name.
     pub interfaces: Vec<String>,
+    /// Sublayer of L2TPv3's sessions, where Linux does not tell of it.
+    pub l2spec_type: Option<L2SpecType>,
+}
+
+/// L2-specific sublayer of L2TPv3, as `ip l2tp add session ... l2spec_type` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum L2SpecType {
+    /// Four bytes behind the cookie (RFC 3931 §4.6).
+    Default,
+    /// The frame follows the cookie.
+    None,
 }
 
 impl OverlayConfig {
@@ -38,6 +50,7 @@ mod tests {
     fn an_asterisk_stands_for_the_rest_of_a_name() {
         let config = |names: &[&str]| OverlayConfig {
             interfaces: names.iter().map(|&name| name.into()).collect(),
+            l2spec_type: None,
         };
         let found = config(&["gre1", "vx*"]);
         let named = ["gre1", "gre10", "vx", "vx7", "wan"].map(|name| found.names(name));

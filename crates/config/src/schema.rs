@@ -48,7 +48,9 @@ fn in_table(table: &str, key: &str) -> String {
 
 /// The keys of the example, also those that stand behind a `#` because another one excludes them.
 fn example() -> BTreeSet<String> {
-    let is_key = |word: &str| word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    let is_key = |word: &str| {
+        word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+    };
     let mut keys = BTreeSet::new();
     let mut current = "";
     for line in EXAMPLE.lines() {

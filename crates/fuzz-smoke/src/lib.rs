@@ -43,7 +43,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_journal", run: journal },
     Target { name: "fuzz_memif_messages", run: memif::fuzz::messages },
     Target { name: "fuzz_memif_rings", run: memif::fuzz::rings },
-    Target { name: "fuzz_mirror", run: mirror },
+    Target { name: "fuzz_mirror", run: mirror::fuzz::exercise },
     Target { name: "fuzz_ndpi", run: ndpi::fuzz::answer },
     Target { name: "fuzz_netlink", run: netlink::fuzz::exercise },
     Target { name: "fuzz_overlay", run: overlay::fuzz::exercise },
@@ -55,13 +55,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_wire", run: wire::fuzz::exercise },
     Target { name: "fuzz_xfrm", run: xfrm },
 ];
-
-/// An rtnetlink datagram from the kernel.
-fn mirror(bytes: &[u8]) {
-    for message in ::mirror::decode(bytes) {
-        let _ = format!("{message:?}");
-    }
-}
 
 /// A ctnetlink datagram from the kernel.
 fn conntrack(bytes: &[u8]) {

@@ -138,6 +138,7 @@ fn link(payload: &[u8]) -> Option<Link> {
         xfrm: None,
         vlan: None,
         vrf_table: None,
+        headroom: None,
         overlay: None,
     };
     for (kind, value) in Attributes::new(payload.get(IFINFOMSG_LEN..)?) {
@@ -147,6 +148,7 @@ fn link(payload: &[u8]) -> Option<Link> {
             IFLA_MTU => mtu = as_u32(value),
             IFLA_MASTER => link.master = as_u32(value),
             IFLA_LINK => link.lower = as_u32(value),
+            IFLA_HEADROOM => link.headroom = u16_at(value, 0),
             IFLA_LINK_NETNSID => link.is_tied_elsewhere = true,
             IFLA_LINKINFO => {
                 let info = Attributes::new(value);

@@ -1,6 +1,6 @@
 //! Links, addresses, rules, routes and neighbours of a network namespace, as Linux has them.
 //!
-//! Linux stays in charge: an [`Observer`] follows its state by rtnetlink into a [`Snapshot`] of
+//! Linux stays in charge: an [`Observer`] follows its state by rtnetlink, and that of L2TP by generic netlink, into a [`Snapshot`] of
 //! plain values, and a [`Control`] makes the few changes that culvert needs.
 //!
 //! ```text
@@ -33,7 +33,7 @@
 //!     println!("{} {}, mtu {}", link.index, link.name, link.mtu);
 //! }
 //! loop {
-//!     // Wait until `observer.fd()` is readable, for some seconds at most. Then:
+//!     // Wait until one of `observer.fds()` is readable, for some seconds at most. Then:
 //!     for change in observer.poll()? {
 //!         if let Change::Route(route) = change {
 //!             println!("{route:?}");
@@ -65,17 +65,21 @@
 //!
 //! Forwarding tables of bridges, traffic control, nexthop objects by themselves. What the model of a
 //! rule does not have (users, TOS) is not followed; the rule says that there is something.
-//! Reading needs no privilege, changing needs `CAP_NET_ADMIN`.
+//! Reading needs no privilege but for sessions of L2TP; they and changing need `CAP_NET_ADMIN`. A session is found by the
+//! name that its interface was made with: one that was renamed is none of L2TP here.
 #![forbid(unsafe_code)]
 
 mod control;
 mod decode;
 mod error;
+pub mod fuzz;
 mod generic;
+mod l2tp;
 mod model;
 mod observer;
 mod overlay;
 mod seg6;
+mod sessions;
 mod setting;
 mod snapshot;
 mod tunsrc;
@@ -90,7 +94,7 @@ pub use model::{
     RouteKind, Rule, RuleAction, Vlan, XfrmInterface,
 };
 pub use observer::Observer;
-pub use overlay::{Overlay, OverlayDf, OverlayKind};
+pub use overlay::{L2tpSession, Overlay, OverlayDf, OverlayKind};
 pub use seg6::{Encap, Seg6, Seg6Local, Seg6Mode, SidAction};
 pub use setting::{interface_setting, set_interface_setting};
 pub use snapshot::{Change, Snapshot};

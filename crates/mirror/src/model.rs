@@ -110,7 +110,9 @@ pub struct Link {
     pub vlan: Option<Vlan>,
     /// The table of a VRF (`ip link add type vrf`); `None` for other kinds.
     pub vrf_table: Option<u32>,
-    /// Settings of an overlay (`ip link add type gre`, `vxlan`, `geneve`); `None` for other kinds.
+    /// Bytes that Linux leaves in front of frames for this interface's headers; `None` before Linux 6.16.
+    pub headroom: Option<u16>,
+    /// Settings of an overlay (`ip link add type gre`, `vxlan`, `geneve`; `ip l2tp`); `None` for other kinds.
     pub overlay: Option<Box<Overlay>>,
 }
 

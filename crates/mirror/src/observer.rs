@@ -7,17 +7,20 @@ use netlink::{Connection, Dump, Heard, Listener, MessageWriter, Protocol};
 
 use crate::decode::read;
 use crate::error::Error;
+use crate::sessions::Sessions;
 use crate::snapshot::{Change, Part, Snapshot, Stale};
 use crate::uapi::*;
 
 /// Mirrors the network namespace of the thread that makes it.
 ///
-/// One thread uses it: it waits for [`fd`](Observer::fd) to become readable and calls
+/// One thread uses it: it waits for one of [`fds`](Observer::fds) to become readable and calls
 /// [`poll`](Observer::poll). Calling `poll` every few seconds besides makes up for a dump that
 /// kept being overtaken by changes.
 pub struct Observer {
     events: Listener,
     requests: Connection,
+    /// None where Linux has no generic netlink.
+    sessions: Option<Sessions>,
     snapshot: Snapshot,
     stale: Stale,
 }
@@ -41,6 +44,7 @@ impl Observer {
         let mut observer = Observer {
             events: Listener::subscribe(Protocol::Route, &GROUPS, Some(bytes))?,
             requests: Connection::open(Protocol::Route)?,
+            sessions: Sessions::open().ok(),
             snapshot: Snapshot::default(),
             stale: Stale::all(),
         };
@@ -48,9 +52,9 @@ impl Observer {
         Ok(observer)
     }
 
-    /// Readable when there is something to [`poll`](Observer::poll) for.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.events.fd()
+    /// One of them is readable when there is something to [`poll`](Observer::poll) for.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sessions.iter().map(Sessions::fd).chain([self.events.fd()])
     }
 
     /// True if changes overtook a dump each time it was tried, so that something may be missing.
@@ -100,6 +104,9 @@ impl Observer {
                 self.stale = Stale::all();
             }
         })?;
+        if self.sessions.as_mut().is_some_and(Sessions::have_changed) {
+            self.stale.mark(Part::Sessions);
+        }
         Ok(())
     }
 
@@ -124,6 +131,12 @@ impl Observer {
                 RTM_GETNEIGH,
                 &[AF_BRIDGE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
             ),
+            Part::Sessions => {
+                let sessions = self.sessions.as_mut().map(Sessions::read).unwrap_or_default();
+                self.snapshot.replace_sessions(sessions, changes);
+                self.stale.clear(part);
+                return Ok(());
+            }
         };
         let mut dump = Vec::new();
         for _ in 0..DUMP_ATTEMPTS {

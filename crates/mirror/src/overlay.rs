@@ -17,6 +17,8 @@ pub enum OverlayKind {
     Vxlan,
     /// GENEVE around Ethernet frames, or IP (`innerprotoinherit`).
     Geneve,
+    /// L2TPv3 around Ethernet frames.
+    L2tp,
 }
 
 /// The bit DF of outer IPv4 headers.
@@ -49,7 +51,7 @@ pub struct Overlay {
     pub has_ocsum: bool,
     /// Virtual network identifier.
     pub vni: u32,
-    /// UDP port of both ends.
+    /// UDP port of both ends; of L2TPv3 the session has them.
     pub port: u16,
     /// UDP source ports, the first and the last. `None`: as `net.ipv4.ip_local_port_range` says.
     pub ports: Option<(u16, u16)>,
@@ -69,8 +71,27 @@ pub struct Overlay {
     pub learns: bool,
     /// True if IP is inside, and not Ethernet.
     pub is_ip_inside: bool,
+    /// Session of L2TPv3; `None` for other kinds.
+    pub session: Option<L2tpSession>,
     /// The first setting that is not in this model, by iproute2's name.
     pub more: Option<&'static str>,
+}
+
+/// A session of L2TPv3.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct L2tpSession {
+    /// Number of the session in packets to this end.
+    pub id: u32,
+    /// Number of the session in packets to the far end.
+    pub peer_id: u32,
+    /// Cookie that this end puts into its packets to the far end, of 0, 4 or 8 bytes.
+    pub cookie: Vec<u8>,
+    /// Cookie that the far end puts into its packets to this end, of 0, 4 or 8 bytes.
+    pub peer_cookie: Vec<u8>,
+    /// UDP ports of this end and of the far end. `None`: over IP.
+    pub ports: Option<(u16, u16)>,
+    /// True if the default sublayer of 4 bytes follows the cookie. `None`: Linux does not say (before 6.16).
+    pub has_sublayer: Option<bool>,
 }
 
 /// The overlay of a link of this kind, by its attributes; `None` for other kinds.
@@ -87,7 +108,7 @@ pub(crate) fn overlay(kind: &str, data: &[u8]) -> Option<Overlay> {
 }
 
 impl Overlay {
-    const fn new(kind: OverlayKind) -> Overlay {
+    pub(crate) const fn new(kind: OverlayKind) -> Overlay {
         Overlay {
             kind,
             local: None,
@@ -107,6 +128,7 @@ impl Overlay {
             encap_limit: None,
             learns: false,
             is_ip_inside: matches!(kind, OverlayKind::Gre),
+            session: None,
             more: None,
         }
     }

@@ -4,9 +4,11 @@ use core::net::{IpAddr, Ipv6Addr};
 use std::collections::BTreeMap;
 
 use crate::decode::Message;
+use crate::l2tp::with_headroom;
 use crate::model::{
     Address, Family, Forwarding, Link, Neighbour, NeighbourState, Prefix, Route, RouteKey, Rule,
 };
+use crate::overlay::Overlay;
 
 /// A change of Linux's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,10 +49,12 @@ pub(crate) enum Part {
     Routes6,
     Neighbours,
     Forwarding,
+    /// Sessions of L2TPv3.
+    Sessions,
 }
 
 impl Part {
-    pub(crate) const ALL: [Part; 7] = [
+    pub(crate) const ALL: [Part; 8] = [
         Part::Links,
         Part::Addresses,
         Part::Rules,
@@ -58,6 +62,7 @@ impl Part {
         Part::Routes6,
         Part::Neighbours,
         Part::Forwarding,
+        Part::Sessions,
     ];
 
     const fn routes(family: Family) -> Part {
@@ -70,7 +75,7 @@ impl Part {
 
 /// The parts that notifications alone do not keep right, and that have to be dumped again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stale(u8);
+pub(crate) struct Stale(u16);
 
 impl Stale {
     pub(crate) const fn all() -> Stale {
@@ -102,6 +107,8 @@ pub struct Snapshot {
     routes: BTreeMap<RouteKey, Vec<Route>>,
     neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
     forwarding: BTreeMap<(u32, [u8; 6], IpAddr), Forwarding>,
+    /// Sessions of L2TPv3, by the names of their interfaces. Links have them as their overlays.
+    sessions: BTreeMap<String, Overlay>,
 }
 
 impl Snapshot {
@@ -244,6 +251,7 @@ impl Snapshot {
     pub(crate) fn apply(&mut self, message: Message, changes: &mut Vec<Change>, stale: &mut Stale) {
         match message {
             Message::Link(link) => {
+                let link = self.with_session(link);
                 let old = self.links.insert(link.index, link.clone());
                 if old.as_ref() == Some(&link) {
                     return;
@@ -256,6 +264,10 @@ impl Snapshot {
             }
             Message::LinkGone(index) => {
                 if let Some(link) = self.links.remove(&index) {
+                    // Of sessions that end with their tunnel nothing is said.
+                    if link.overlay.as_ref().is_some_and(|overlay| overlay.session.is_some()) {
+                        stale.mark(Part::Sessions);
+                    }
                     changes.push(Change::LinkRemoved(link));
                 }
                 self.forget_interface(index, changes);
@@ -373,7 +385,7 @@ impl Snapshot {
 
     /// Replaces a part by what a dump brought, and reports the differences.
     pub(crate) fn replace(&mut self, part: Part, dump: Vec<Message>, changes: &mut Vec<Change>) {
-        let mut new = Snapshot::default();
+        let mut new = Snapshot { sessions: self.sessions.clone(), ..Snapshot::default() };
         for message in dump {
             match message {
                 Message::Route { route, .. } => {
@@ -427,7 +439,36 @@ impl Snapshot {
             }
             Part::Routes4 => self.replace_routes(Family::V4, new.routes, changes),
             Part::Routes6 => self.replace_routes(Family::V6, new.routes, changes),
+            // They come by other messages.
+            Part::Sessions => {}
         }
+    }
+
+    /// Replaces the sessions of L2TPv3, and reports the links that differ by it.
+    pub(crate) fn replace_sessions(
+        &mut self,
+        sessions: BTreeMap<String, Overlay>,
+        changes: &mut Vec<Change>,
+    ) {
+        self.sessions = sessions;
+        let without = |link: &Link| {
+            let overlay = link.overlay.clone().filter(|overlay| overlay.session.is_none());
+            Link { overlay, ..link.clone() }
+        };
+        let links = self.links.values().map(|link| self.with_session(without(link)));
+        for link in links.collect::<Vec<_>>() {
+            put(&mut self.links, link.index, link, changes, Change::Link);
+        }
+    }
+
+    /// A link with the overlay of the session that names it. Only links without a kind are of L2TP.
+    fn with_session(&self, link: Link) -> Link {
+        if link.kind.is_some() || link.mac.is_none() || link.overlay.is_some() {
+            return link;
+        }
+        let session = self.sessions.get(&link.name);
+        let overlay = session.map(|session| Box::new(with_headroom(session, link.headroom)));
+        Link { overlay, ..link }
     }
 
     fn replace_routes(

@@ -49,6 +49,8 @@ pub(crate) const IFLA_LINK: u16 = 5;
 pub(crate) const IFLA_MASTER: u16 = 10;
 pub(crate) const IFLA_LINKINFO: u16 = 18;
 pub(crate) const IFLA_LINK_NETNSID: u16 = 37;
+/// Since Linux 6.16.
+pub(crate) const IFLA_HEADROOM: u16 = 68;
 pub(crate) const IFLA_INFO_KIND: u16 = 1;
 pub(crate) const IFLA_INFO_DATA: u16 = 2;
 pub(crate) const IFLA_VLAN_ID: u16 = 1;

@@ -65,6 +65,14 @@ impl Listener {
         self.socket.fd()
     }
 
+    /// Subscribes to a multicast group more, such as one that was numbered at run time.
+    ///
+    /// # Errors
+    /// There is no such group, or this process may not hear it.
+    pub fn join(&self, group: u32) -> io::Result<()> {
+        self.socket.join(group)
+    }
+
     /// Sends messages.
     ///
     /// # Errors

@@ -50,6 +50,15 @@ impl Way {
         }
     }
 
+    fn join(&self, group: u32) -> io::Result<()> {
+        match self {
+            Way::Linux(socket) => socket.add_membership(group),
+            // Who stands for the kernel sends what is to be heard.
+            #[cfg(any(test, feature = "memory"))]
+            Way::Memory(_) => Ok(()),
+        }
+    }
+
     /// Receives a datagram: its length, longer than the buffer where it was cut, and its sender's number.
     fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, u32)> {
         match self {
@@ -119,6 +128,11 @@ impl KernelSocket {
             #[cfg(any(test, feature = "memory"))]
             Way::Memory(_) => Ok(()),
         }
+    }
+
+    /// Hears a group more, of any number.
+    pub(crate) fn join(&self, group: u32) -> io::Result<()> {
+        self.socket.join(group)
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

@@ -5,7 +5,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::MacAddr;
 
 use crate::arrived::{Inner, PortKind, look};
-use crate::{Class, Cookie, DontFragment, Encap, Macs, Outer, Ports, Session, Shape, Ttl, Udp};
+use crate::{
+    Class, Cookie, DontFragment, EcnMode, Encap, Macs, Outer, Ports, Session, Shape, Ttl, Udp,
+};
 
 /// Looks at bytes as at a tunnel's packet, and puts each kind of headers in front of them. What was put in front is
 /// found again.
@@ -60,6 +62,7 @@ fn all(session: Session) -> Vec<(Outer, Shape)> {
         ttl: Ttl::Inherit,
         dont_fragment: DontFragment::Inherit,
         encap_limit,
+        ecn: EcnMode::Normal,
     };
     let outers = [
         outer(v4.0.into(), v4.1.into(), None),

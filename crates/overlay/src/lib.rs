@@ -39,7 +39,7 @@ pub use arrived::{Arrived, Id, Inner, PortKind, Unread, look};
 pub use encap::{Encap, EncapError, Macs, Ports, Shape, Udp};
 pub use geneve::PORT as GENEVE_PORT;
 pub use l2tp::{Cookie, PROTOCOL as L2TP_PROTOCOL, Session};
-pub use outer::{Class, DontFragment, Outer, Ttl};
+pub use outer::{Class, DontFragment, EcnMode, Outer, Ttl};
 pub use vxlan::PORT as VXLAN_PORT;
 
 /// The protocol number of GRE (RFC 2784).

@@ -35,6 +35,15 @@ pub enum DontFragment {
     Inherit,
 }
 
+/// The outer header's ECN bits at encapsulation (RFC 6040 §4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EcnMode {
+    /// The inner packet's.
+    Normal,
+    /// Not-ECT, for far ends that do not look at them.
+    Compatibility,
+}
+
 /// Settings of the outer IP header.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Outer {
@@ -50,6 +59,8 @@ pub struct Outer {
     pub dont_fragment: DontFragment,
     /// Of IPv6 alone: the tunnel encapsulation limit that goes along in an option (RFC 2473 §4.1.1).
     pub encap_limit: Option<u8>,
+    /// Source of its ECN bits.
+    pub ecn: EcnMode,
 }
 
 /// The protocol number of destination options.
@@ -104,8 +115,11 @@ impl Outer {
             Class::Inherit => inner.traffic_class(),
             Class::Fixed(class) => class,
         };
-        // RFC 6040 §4.1, normal mode.
-        let class = class & !ECN_MASK | inner.traffic_class() & ECN_MASK;
+        let ecn = match self.ecn {
+            EcnMode::Normal => inner.traffic_class() & ECN_MASK,
+            EcnMode::Compatibility => 0,
+        };
+        let class = class & !ECN_MASK | ecn;
         let ttl = match self.ttl {
             Ttl::Inherit => inner.ttl(),
             Ttl::Fixed(ttl) => ttl,

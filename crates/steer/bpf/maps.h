@@ -19,6 +19,7 @@
 #define OPEN 8
 #define TAKE_SEGMENT_ERRORS 16
 #define TAKE_GRE 32
+#define TAKE_L2TP 64
 
 // What is done with the packets of an SA.
 #define TAKE 1

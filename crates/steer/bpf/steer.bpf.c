@@ -20,6 +20,7 @@
 //     UDP to a NAT-T port: ESP                        as ESP
 //     UDP to a port of overlays, not a fragment       culvert, which gives back what it does not carry out
 //     GRE, not a fragment                             the same, if TAKE_GRE
+//     L2TPv3 over IP, not a fragment                  the same, if TAKE_L2TP
 //     later fragments of UDP                          kernel, unless they were taken above
 //     "too big" about ESP, or UDP from a NAT-T port   culvert, which hands it to the kernel too
 //     ICMPv6 errors about what may have segments      the same, if TAKE_SEGMENT_ERRORS
@@ -80,6 +81,7 @@
 
 // RFC 8986 section 9.1.
 #define PROTO_ETHERNET 143
+#define PROTO_L2TP 115
 
 struct vlan_tag {
 	__be16 tci;
@@ -302,6 +304,8 @@ static __always_inline enum verdict judge_local(struct packet *p)
 	if (p->protocol == IPPROTO_UDP)
 		return judge_udp(p);
 	if (p->protocol == IPPROTO_GRE && !p->is_fragment && is_set(TAKE_GRE))
+		return TAKE_LOCAL;
+	if (p->protocol == PROTO_L2TP && !p->is_fragment && is_set(TAKE_L2TP))
 		return TAKE_LOCAL;
 	return is_too_big(p) ? TAKE_TOO_BIG : ASK_POLICIES;
 }

@@ -255,6 +255,15 @@ impl Steer {
         self.set_flag(TAKE_GRE, take)
     }
 
+    /// Sets whether L2TPv3 over IP to this host is taken: what is inside may go on here. Off at first.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Table`] when the kernel refuses.
+    pub fn set_take_l2tp(&mut self, take: bool) -> Result<(), SteerError> {
+        self.set_flag(TAKE_L2TP, take)
+    }
+
     /// Sets whether frames are taken only while the daemon is alive: until the time that
     /// [`Steer::beat`] told last; before the first one none is. Off at first.
     ///
@@ -616,6 +625,7 @@ const WATCHDOG: u32 = 4;
 const OPEN: u32 = 8;
 const TAKE_SEGMENT_ERRORS: u32 = 16;
 const TAKE_GRE: u32 = 32;
+const TAKE_L2TP: u32 = 64;
 const PORT_IKE: u8 = 1;
 const PORT_NATT: u8 = 2;
 const PORT_OVERLAY: u8 = 3;

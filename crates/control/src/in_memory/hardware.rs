@@ -22,6 +22,7 @@ use super::link;
 use super::world::Linux;
 use crate::limits::Memory;
 use crate::linux::edge::OwnInterfaces;
+use crate::overlays::OverlayTraffic;
 use crate::plan::machine::{Look, Machine};
 use crate::plan::running::Running;
 use crate::ports::opening::{Asked, Opener, OpeningKit};
@@ -383,7 +384,7 @@ impl Program for Tables {
         Ok(())
     }
 
-    fn set_take_overlays(&mut self, _: Vec<u16>, _: bool) -> Result<(), SteerError> {
+    fn set_take_overlays(&mut self, _: &OverlayTraffic) -> Result<(), SteerError> {
         Ok(())
     }
 

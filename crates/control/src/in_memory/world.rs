@@ -115,8 +115,8 @@ impl Mirror {
 }
 
 impl Tables for Mirror {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    fn add_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {
+        fds.push(self.fd.as_fd());
     }
 
     fn is_stale(&self) -> bool {

@@ -15,8 +15,8 @@ use crate::clock::Now;
 
 /// Linux's tables as they are told here.
 pub trait Tables {
-    /// Descriptor that is readable when something has changed.
-    fn fd(&self) -> BorrowedFd<'_>;
+    /// Adds the descriptors of which one is readable when something has changed.
+    fn add_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>);
 
     /// True if something may be missing, which the next [`Tables::poll`] tries to read again.
     fn is_stale(&self) -> bool;
@@ -35,8 +35,8 @@ pub trait Tables {
 }
 
 impl Tables for Observer {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.fd()
+    fn add_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {
+        fds.extend(self.fds());
     }
 
     fn is_stale(&self) -> bool {

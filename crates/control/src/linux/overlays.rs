@@ -1,4 +1,4 @@
-//! Overlays: Linux's interfaces (`ip link add ... type gre`, `vxlan`, `geneve`) as workers have them.
+//! Overlays: Linux's interfaces (`ip link add ... type gre`, `vxlan`, `geneve`; `ip l2tp`) as workers have them.
 //!
 //! Those that the configuration names are carried out here, with the far ends that their addresses, neighbours and
 //! forwarding entries say. What is not understood is Linux's alone, and a row says why.
@@ -9,10 +9,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use dataplane::{FarEnd, MAX_OVERLAYS, OverlayLink, Overlays};
 use forward::{Fib, RouteResult};
 use mirror::{Change, Link, Overlay, OverlayDf, OverlayKind, RouteKind, Snapshot};
-use overlay::{Class, DontFragment, Encap, Id, Macs, Outer, Ports, Shape, Ttl, Udp};
+use overlay::{
+    Class, Cookie, DontFragment, EcnMode, Encap, Id, Macs, Outer, Ports, Session, Shape, Ttl, Udp,
+};
 use wire::MacAddr;
 
-use config::OverlayConfig;
+use config::{L2SpecType, OverlayConfig};
 use report::OverlayRow;
 
 /// Overlay interfaces of Linux, and those among them that are carried out here.
@@ -38,6 +40,8 @@ pub struct OverlayTraffic {
     pub ports: BTreeSet<u16>,
     /// True if GRE is taken.
     pub gre: bool,
+    /// True if L2TPv3 over IP is taken.
+    pub l2tp: bool,
 }
 
 impl OverlayLinks {
@@ -122,7 +126,19 @@ impl OverlayLinks {
         if let Some(more) = settings.more {
             return Err(format!("its setting {more} is Linux's alone"));
         }
-        let maker = Maker { snapshot, fib, link, settings, ports: self.ports };
+        let maker = Maker {
+            snapshot,
+            fib,
+            link,
+            settings,
+            ports: self.ports,
+            l2spec_type: self.config.l2spec_type,
+        };
+        if settings.session.is_some() && maker.sessions().is_none() {
+            return Err("Linux does not tell whether its packets have the sublayer: say it with \
+                        overlay.l2spec_type"
+                .into());
+        }
         let ends = maker.far_ends();
         if ends.is_empty()
             && let Some(remote) = settings.remote
@@ -157,7 +173,7 @@ impl OverlayLinks {
         let missing = self.config.interfaces.iter().filter(is_no_overlay).map(|name| {
             format!(
                 "overlay.interfaces = {name:?}: there is no such interface of kind gre, gretap, ip6gre, ip6gretap, vxlan or \
-                 geneve"
+                 geneve, or with Ethernet in L2TPv3"
             )
         });
         left.chain(missing).collect()
@@ -171,7 +187,11 @@ impl OverlayLinks {
             Id::L2tp { port, .. } => port,
             Id::Gre { .. } => None,
         });
-        OverlayTraffic { ports: ports.collect(), gre: ids().any(|id| matches!(id, Id::Gre { .. })) }
+        OverlayTraffic {
+            ports: ports.collect(),
+            gre: ids().any(|id| matches!(id, Id::Gre { .. })),
+            l2tp: ids().any(|id| matches!(id, Id::L2tp { port: None, .. })),
+        }
     }
 
     /// The destinations whose packets ports take.
@@ -196,6 +216,8 @@ struct Maker<'m> {
     link: &'m Link,
     settings: &'m Overlay,
     ports: Ports,
+    /// Sublayer of sessions that Linux does not tell of.
+    l2spec_type: Option<L2SpecType>,
 }
 
 impl Maker<'_> {
@@ -293,14 +315,23 @@ impl Maker<'_> {
                 OverlayDf::Inherit => DontFragment::Inherit,
             },
             encap_limit: settings.encap_limit.filter(|_| remote.is_ipv6()),
+            // Linux does not look at those marks of L2TP when it decapsulates (RFC 9601 §6.1.1).
+            ecn: match settings.kind {
+                OverlayKind::L2tp => EcnMode::Compatibility,
+                _ => EcnMode::Normal,
+            },
         };
         let frame = match (station, self.link.mac) {
             (Some(dst), Some(src)) => Some(Macs { dst, src: MacAddr(src) }),
             _ => None,
         };
+        let udp_ports = settings.session.as_ref().and_then(|session| session.ports);
         let udp = || Udp {
-            src: settings.ports.map_or(self.ports, |(from, below)| Ports { from, below }),
-            dst: settings.port,
+            src: match udp_ports {
+                Some((own, _)) => Ports { from: own, below: own },
+                None => settings.ports.map_or(self.ports, |(from, below)| Ports { from, below }),
+            },
+            dst: udp_ports.map_or(settings.port, |(_, far)| far),
             has_checksum: match remote {
                 IpAddr::V4(_) => settings.has_udp_checksum,
                 IpAddr::V6(_) => !settings.has_zero_checksum6,
@@ -312,6 +343,11 @@ impl Maker<'_> {
             }
             OverlayKind::Vxlan => Shape::Vxlan { vni: settings.vni, udp: udp(), frame: frame? },
             OverlayKind::Geneve => Shape::Geneve { vni: settings.vni, udp: udp(), frame },
+            OverlayKind::L2tp => Shape::L2tp {
+                session: self.sessions()?.1,
+                udp: udp_ports.is_some().then(udp),
+                frame: frame?,
+            },
         };
         // Frames have stations.
         if self.has_frames() != frame.is_some() {
@@ -321,20 +357,36 @@ impl Maker<'_> {
         Some(FarEnd { ifindex: self.link.index, hop, encap })
     }
 
+    /// Of L2TPv3: the session in packets to this host, and in those to the far end.
+    fn sessions(&self) -> Option<(Session, Session)> {
+        let session = self.settings.session.as_ref()?;
+        let configured = self.l2spec_type.map(|kind| kind == L2SpecType::Default);
+        let has_sublayer = session.has_sublayer.or(configured)?;
+        let of =
+            |id, cookie: &[u8]| Some(Session { id, cookie: Cookie::new(cookie)?, has_sublayer });
+        // Each end names its own number, and the cookie that it sends.
+        Some((of(session.id, &session.peer_cookie)?, of(session.peer_id, &session.cookie)?))
+    }
+
     /// The interface, as what was inside comes in by it.
     fn inside(&self) -> OverlayLink {
         let (settings, is_frame) = (self.settings, self.has_frames());
         let is_gre = matches!(settings.kind, OverlayKind::Gre | OverlayKind::Gretap);
         let stations = self.snapshot.forwarding_of(self.link.index).filter(|e| e.mac != [0; 6]);
         let (port, vni) = (settings.port, settings.vni);
+        let session = self.sessions().map(|(here, _)| here);
+        let own_port = settings.session.as_ref().and_then(|session| session.ports).map(|p| p.0);
         OverlayLink {
             ifindex: self.link.index,
             id: match settings.kind {
                 OverlayKind::Gre | OverlayKind::Gretap => Id::Gre { key: settings.ikey, is_frame },
                 OverlayKind::Vxlan => Id::Vxlan { port, vni },
                 OverlayKind::Geneve => Id::Geneve { port, vni, is_frame },
+                OverlayKind::L2tp => {
+                    Id::L2tp { port: own_port, session: session.map_or(0, |here| here.id) }
+                }
             },
-            local: settings.local.filter(|_| is_gre),
+            local: settings.local.filter(|_| is_gre || session.is_some()),
             // Of VXLAN from all far ends.
             remote: settings.remote.filter(|_| settings.kind != OverlayKind::Vxlan),
             mac: self.link.mac.filter(|_| is_frame).map(MacAddr),
@@ -342,7 +394,7 @@ impl Maker<'_> {
                 .learns
                 .then(|| stations.map(|entry| (MacAddr(entry.mac), entry.far_end)).collect()),
             has_checksum: is_gre.then_some(settings.has_icsum),
-            session: None,
+            session,
         }
     }
 }
@@ -404,7 +456,10 @@ fn row(link: &Link, settings: &Overlay) -> OverlayRow {
     let key = |key: Option<u32>| key.map_or_else(|| "none".to_owned(), |key| key.to_string());
     OverlayRow {
         interface: link.name.clone(),
-        kind: link.kind.clone().unwrap_or_default(),
+        kind: match settings.kind {
+            OverlayKind::L2tp => "l2tp".into(),
+            _ => link.kind.clone().unwrap_or_default(),
+        },
         local: text(settings.local),
         remote: text(settings.remote),
         id: match settings.kind {
@@ -416,6 +471,14 @@ fn row(link: &Link, settings: &Overlay) -> OverlayRow {
             }
             OverlayKind::Vxlan | OverlayKind::Geneve => {
                 format!("vni {} port {}", settings.vni, settings.port)
+            }
+            OverlayKind::L2tp => {
+                let session = settings.session.clone().unwrap_or_default();
+                let by = session.ports.map_or_else(
+                    || "over IP".to_owned(),
+                    |(own, far)| format!("port {own} in, {far} out"),
+                );
+                format!("session {} in, {} out, {by}", session.id, session.peer_id)
             }
         },
         mtu: link.mtu,
@@ -469,6 +532,7 @@ mod tests {
             xfrm: None,
             vlan: None,
             vrf_table: None,
+            headroom: None,
             overlay: overlay.map(Box::new),
         }
     }
@@ -493,6 +557,7 @@ mod tests {
             encap_limit: None,
             learns: true,
             is_ip_inside: kind == OverlayKind::Gre,
+            session: None,
             more: None,
         }
     }
@@ -543,7 +608,7 @@ mod tests {
     }
 
     fn taken(snapshot: &Snapshot) -> OverlayLinks {
-        let config = OverlayConfig { interfaces: vec!["ov*".into()] };
+        let config = OverlayConfig { interfaces: vec!["ov*".into()], l2spec_type: None };
         let mut links = OverlayLinks::of_config(&config, false);
         links.take_in(snapshot, &fib());
         links
@@ -618,6 +683,56 @@ mod tests {
         let here = links.links[0].as_ref().expect("carried");
         let station = (MacAddr([2, 0, 0, 9, 0, 2]), ip("192.0.2.2"));
         assert_eq!(here.stations.as_ref().map(|all| all.contains(&station)), Some(true));
-        assert_eq!(links.traffic(), OverlayTraffic { ports: [4789].into(), gre: false });
+        assert_eq!(
+            links.traffic(),
+            OverlayTraffic { ports: [4789].into(), ..OverlayTraffic::default() }
+        );
+    }
+
+    #[test]
+    fn a_session_of_l2tp_needs_its_sublayer_told() {
+        let session = |ports, has_sublayer| Overlay {
+            remote: Some(ip("192.0.2.2")),
+            session: Some(mirror::L2tpSession {
+                id: 11,
+                peer_id: 12,
+                cookie: vec![2; 8],
+                peer_cookie: vec![1; 4],
+                ports,
+                has_sublayer,
+            }),
+            ..settings(OverlayKind::L2tp)
+        };
+        let taken = |overlay: Overlay, l2spec_type| {
+            let snapshot = snapshot(link(OVERLAY, "ov1", Some(overlay)), vec![neighbour(2, None)]);
+            let config = OverlayConfig { interfaces: vec!["ov1".into()], l2spec_type };
+            let mut links = OverlayLinks::of_config(&config, false);
+            links.take_in(&snapshot, &fib());
+            links
+        };
+        let untold = taken(session(None, None), None);
+        assert!(untold.rows[0].why.contains("overlay.l2spec_type"), "{}", untold.rows[0].why);
+        // IPv4 20, session 4, cookie 8, Ethernet 14; UDP 8 and the version's 4; the sublayer 4.
+        for (ports, told, by_file, overhead) in [
+            (None, Some(false), Some(L2SpecType::Default), 46),
+            (None, None, Some(L2SpecType::None), 46),
+            (None, None, Some(L2SpecType::Default), 50),
+            (Some((1701, 1702)), Some(true), None, 62),
+        ] {
+            let links = taken(session(ports, told), by_file);
+            let end = links.far_ends[0].as_ref().expect("a far end");
+            assert_eq!(end.encap.overhead(), overhead);
+            assert_eq!(end.encap.ports(7), ports.unwrap_or_default());
+            let here = links.links[0].as_ref().expect("carried");
+            let port = ports.map(|(own, _)| own);
+            assert_eq!(here.id, Id::L2tp { port, session: 11 });
+            let cookie = here.session.map(|here| here.cookie);
+            assert_eq!(cookie, Cookie::new(&[1; 4]));
+            let traffic = links.traffic();
+            assert_eq!(
+                (traffic.l2tp, traffic.ports.contains(&1701)),
+                (port.is_none(), port.is_some())
+            );
+        }
     }
 }

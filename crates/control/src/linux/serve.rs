@@ -41,7 +41,7 @@ impl Linux {
 
     /// Adds the descriptors that become readable when there is something to serve.
     pub(crate) fn add_fds<'a>(&'a self, now: Now, fds: &mut Vec<BorrowedFd<'a>>) {
-        fds.push(self.observer.fd());
+        self.observer.add_fds(fds);
         fds.extend(self.memifs.fds(now));
         fds.extend(self.nat.iter().flat_map(Nat::fds));
     }

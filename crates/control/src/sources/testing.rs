@@ -93,6 +93,7 @@ pub fn xfrm_interface(index: u32, if_id: u32) -> Link {
         xfrm: Some(XfrmInterface::IfId(if_id)),
         vlan: None,
         vrf_table: None,
+        headroom: None,
         overlay: None,
     }
 }

@@ -79,8 +79,7 @@ impl Steering {
     ///
     /// The kernel refuses.
     pub fn apply_overlays(&self, steer: &mut dyn Program) -> Result<(), SteerError> {
-        let OverlayTraffic { ports, gre } = &self.overlays;
-        steer.set_take_overlays(ports.iter().copied().collect(), *gre)
+        steer.set_take_overlays(&self.overlays)
     }
 
     /// Writes it into a program's tables, all of them, even if one fails.

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use ::overlay::{Class, DontFragment, Encap, Id, Macs, Outer, Ports, Session, Shape, Ttl, Udp};
+use ::overlay::{
+    Class, DontFragment, EcnMode, Encap, Id, Macs, Outer, Ports, Session, Shape, Ttl, Udp,
+};
 use dataplane::{FarEnd, Fate, Interface, OverlayLink, Overlays, Step, Topology, Way};
 use esp::Mode;
 use forward::{Hop, RouteEntry, RouteKind, SourceCheck, Subnet, table};
@@ -61,6 +63,7 @@ fn encap(side: Side, ifindex: u32) -> Encap {
         ttl: if matches!(ifindex, VXLAN | GENEVE) { Ttl::Fixed(64) } else { Ttl::Inherit },
         dont_fragment: if ifindex == VXLAN { DontFragment::Unset } else { DontFragment::Set },
         encap_limit: v6.then_some(4),
+        ecn: EcnMode::Normal,
     };
     let frame = Macs { dst: station(other), src: station(side) };
     let udp = |dst, has_checksum| Udp { src: ports(), dst, has_checksum };

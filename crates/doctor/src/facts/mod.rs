@@ -442,6 +442,7 @@ fn healthy_port(index: u32, config: &PortConfig) -> PortFacts {
             xfrm: None,
             vlan: None,
             vrf_table: None,
+            headroom: None,
             overlay: None,
         }),
         device: Ok(Device {

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use overlay::{
-    Class, Cookie, DontFragment, Encap, EncapError, Id, Inner, Macs, Outer, PortKind, Ports,
-    Session, Shape, Ttl, Udp, Unread, look,
+    Class, Cookie, DontFragment, EcnMode, Encap, EncapError, Id, Inner, Macs, Outer, PortKind,
+    Ports, Session, Shape, Ttl, Udp, Unread, look,
 };
 use proptest::prelude::*;
 use wire::{Headers, MacAddr};
@@ -26,6 +26,7 @@ fn outer(family: &str) -> Outer {
         ttl: Ttl::Inherit,
         dont_fragment: DontFragment::Set,
         encap_limit: (family == "v6-limit").then_some(4),
+        ecn: EcnMode::Normal,
     }
 }
 
@@ -185,8 +186,8 @@ fn settings_that_contradict_themselves_are_refused() {
 fn settings_say_what_is_taken_from_inside() {
     let inner = &vectors()[0].2[24..];
     let h = headers(inner);
-    let of = |class, ttl, dont_fragment| {
-        let outer = Outer { class, ttl, dont_fragment, ..outer("v4") };
+    let with = |class, ttl, dont_fragment, ecn| {
+        let outer = Outer { class, ttl, dont_fragment, ecn, ..outer("v4") };
         let encap = Encap::new(outer, &shape("gre")).expect("fits");
         let mut packet = vec![0; encap.overhead()];
         packet.extend(inner);
@@ -195,12 +196,16 @@ fn settings_say_what_is_taken_from_inside() {
         let outer = headers(&packet);
         (outer.traffic_class, outer.ttl, outer.dont_fragment, ident)
     };
+    let of = |class, ttl, dont_fragment| with(class, ttl, dont_fragment, EcnMode::Normal);
     // ECN is the inner one's in any case (RFC 6040).
     assert_eq!(
         of(Class::Fixed(0x2b), Ttl::Fixed(200), DontFragment::Unset),
         (0x2a, 200, false, 0x1234)
     );
     assert_eq!(of(Class::Inherit, Ttl::Inherit, DontFragment::Inherit), (0xba, 63, true, 0));
+    // Or none, where the far end does not look at it.
+    let without = |class| with(class, Ttl::Fixed(64), DontFragment::Set, EcnMode::Compatibility).0;
+    assert_eq!((without(Class::Inherit), without(Class::Fixed(0x2b))), (0xb8, 0x28));
 }
 
 proptest! {

@@ -17,6 +17,7 @@ fn packets_of_overlays_are_taken() {
                 let overlays = if is_on { vec![4789, 500] } else { Vec::new() };
                 steer.set_udp_ports(&UdpPorts { overlays, ..UdpPorts::default() }).expect("set");
                 steer.set_take_gre(is_on).expect("set");
+                steer.set_take_l2tp(is_on).expect("set");
                 let cases = [
                     ("VXLAN", v4(LOCAL4, 17, 0, &udp(4789, &[8; 40])), taken),
                     ("VXLAN over IPv6", v6(local6(), 17, &udp(4789, &[8; 40])), taken),
@@ -26,6 +27,9 @@ fn packets_of_overlays_are_taken() {
                         Verdict::PassLocal,
                     ),
                     ("GRE", v4(LOCAL4, 47, 0, &[0; 24]), taken),
+                    ("L2TPv3", v4(LOCAL4, 115, 0, &[0; 24]), taken),
+                    ("L2TPv3 over IPv6", v6(local6(), 115, &[0; 24]), taken),
+                    ("L2TPv3 in fragments", v4(LOCAL4, 115, 0x2000, &[0; 24]), Verdict::PassLocal),
                     ("GRE over IPv6", v6(local6(), 47, &[0; 24]), taken),
                     ("GRE with a limit", v6(local6(), 60, &limit), taken),
                     ("GRE in fragments", v4(LOCAL4, 47, 0x2000, &[0; 24]), Verdict::PassLocal),

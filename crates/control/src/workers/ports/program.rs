@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use steer::{Attached, Flow, Mode, Prefix, Steer, SteerError, StrippedTags, UdpPorts};
 use wire::VlanTags;
 
+use crate::overlays::OverlayTraffic;
+
 /// Values of a table, one after the other.
 pub type Values<'a, T> = &'a mut dyn Iterator<Item = T>;
 
@@ -67,8 +69,8 @@ pub trait Program {
     /// Takes ICMPv6 errors that may be about segments, or leaves them.
     fn set_take_segment_errors(&mut self, take: bool) -> Result<(), SteerError>;
 
-    /// Takes packets in clear of overlays at these UDP ports, and GRE or not.
-    fn set_take_overlays(&mut self, ports: Vec<u16>, gre: bool) -> Result<(), SteerError>;
+    /// Takes packets in clear of these overlays, and leaves those of others.
+    fn set_take_overlays(&mut self, overlays: &OverlayTraffic) -> Result<(), SteerError>;
 
     /// Takes a direction of a connection, or leaves it.
     fn set_flow(&mut self, flow: &Flow, is_taken: bool) -> Result<(), SteerError>;
@@ -147,9 +149,11 @@ impl Program for Steer {
         self.set_take_segment_errors(take)
     }
 
-    fn set_take_overlays(&mut self, overlays: Vec<u16>, gre: bool) -> Result<(), SteerError> {
+    fn set_take_overlays(&mut self, overlays: &OverlayTraffic) -> Result<(), SteerError> {
+        let OverlayTraffic { ports, gre, l2tp } = overlays;
+        let overlays = ports.iter().copied().collect();
         let ports = self.set_udp_ports(&UdpPorts { overlays, ..UdpPorts::default() });
-        ports.and(self.set_take_gre(gre))
+        ports.and(self.set_take_gre(*gre)).and(self.set_take_l2tp(*l2tp))
     }
 
     fn set_flow(&mut self, flow: &Flow, is_taken: bool) -> Result<(), SteerError> {
