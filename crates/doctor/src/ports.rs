@@ -188,8 +188,8 @@ fn refused(check: &str, working: &Port) -> Option<Finding> {
         Finding::warning(
             check,
             format!("{refused} frames were refused, {} taken", working.rx_packets),
-            "packet sockets lose what is protected and comes as super-packets inside tunnels (VXLAN, GRE) or above \
-             64 KiB (BIG TCP), and what a worker is too slow for",
+            "packet sockets lose what comes as super-packets inside tunnels that are not GRE, VXLAN, GENEVE or IP in \
+             IP, or above 64 KiB (BIG TCP), and what a worker is too slow for",
             format!(
                 "if it grows (culvert port --json, faults): kind = \"xdp\" for {}, or switch such super-packets off \
                  where they come from (ethtool -K DEV tx-udp_tnl-segmentation off)",

@@ -5,7 +5,7 @@ import pytest
 from lab import topology as t
 from lab.base import wait_for
 from lab.capture import Capture, assert_only_protected, kinds
-from lab.traffic import Stream, assert_perfect, assert_ping, ping
+from lab.traffic import Iperf, Stream, assert_perfect, assert_ping, ping
 
 #: How `ip link add` says them, of which the local and remote ends follow.
 KINDS = {
@@ -74,6 +74,17 @@ def carried(net, gateways, count):
         assert not drops, drops
 
 
+def tcp(net, gw):
+    """TCP both ways. Linux's own comes in super-packets with the overlay's headers once, and none is refused."""
+    server = Iperf(net.server)
+    for reverse in (False, True):
+        done = server.run(net.client, t.SERVER4, total=1 << 20, reverse=reverse)
+        assert done["bytes"] > 900_000, done
+    server.stop()
+    faults = {port["interface"]: port.get("faults") for port in gw.daemon.json("port")}
+    assert not any(faults.values()), faults
+
+
 def row(gw):
     (found,) = gw.daemon.json("route")["overlays"]
     return found
@@ -91,6 +102,7 @@ def test_vxlan_with_linux_at_the_other_end(network):
     carried(net, [net.gwa], 300)
     seen = kinds(wire.stop())
     assert seen.get("ip", 0) >= 300, seen
+    tcp(net, net.gwa)
     found = row(net.gwa)
     assert (found["carried"], found["kind"], found["id"]) == (True, "vxlan", "vni 42 port 4789")
     # Its addresses of both families, and perhaps the one of the link.
@@ -164,6 +176,7 @@ def test_each_alone_with_linux_at_the_other_end(network, kind):
     net.gwa.start()
     both_ways(net)
     carried(net, [net.gwa], 100)
+    tcp(net, net.gwa)
     # What does not fit is told once, and then comes in pieces.
     told = ping(net.client, t.SERVER4, count=3, interval=1, size=1472, wait=5)
     assert told["received"] >= 2, told["text"]

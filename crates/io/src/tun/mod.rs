@@ -29,6 +29,7 @@
 pub mod back;
 mod choice;
 pub mod coalesce;
+mod inside;
 mod ioctl;
 pub(crate) mod layout;
 pub mod mark;

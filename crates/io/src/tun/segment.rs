@@ -15,11 +15,14 @@
 //! ESP in UDP over IPv4 gets no UDP checksum, as RFC 3948 §2.1 wants it: that of a super-packet is there for its
 //! sake alone.
 //!
+//! A super-packet in a tunnel is cut by the same table, and its segments get the headers outside again (`inside`).
+//!
 //! Not handled: segmentation of IPv6 with a routing header whose segments are not used up; the
 //! pseudo header would need the final destination (RFC 8200 §8.1).
 
 use crate::checksum::Sum;
 
+use super::inside::Outside;
 use super::layout::{Layout, TCP, UDP, double_word, put, set_ipv4_checksum, word};
 use super::vnet::{Gso, VnetHeader};
 
@@ -50,7 +53,9 @@ pub struct Limits {
 /// A packet being cut. Holds no packet bytes: each call is given the same packet again.
 #[derive(Clone, Copy, Debug)]
 pub struct Segmenter {
+    /// Of the packet that is cut: behind the headers outside of it, if there are some.
     layout: Layout,
+    outside: Option<Outside>,
     transport: Transport,
     /// Length of all headers, which each segment repeats.
     hdr_len: usize,
@@ -79,21 +84,33 @@ impl Segmenter {
     /// [`SegmentError`]; the packet is then of no use.
     pub fn new(vnet: &VnetHeader, packet: &mut [u8], limits: Limits) -> Result<Self, SegmentError> {
         let layout = Layout::of(packet).ok_or(SegmentError::Malformed)?;
+        if vnet.gso == Gso::None {
+            return Self::whole(vnet, packet, layout, limits);
+        }
+        let transport_at = usize::from(vnet.csum_start);
+        let (outside, layout) = match vnet.needs_csum && transport_at > layout.ip_len {
+            true => {
+                let found = Outside::of(packet, layout, transport_at);
+                let (outside, inside) = found.ok_or(SegmentError::Malformed)?;
+                (Some(outside), inside)
+            }
+            false => (None, layout),
+        };
         let transport = match vnet.gso {
-            Gso::None => return Self::whole(vnet, packet, layout, limits),
             Gso::TcpV4 if layout.is_v4 && layout.protocol == TCP => Transport::Tcp,
             Gso::TcpV6 if !layout.is_v4 && layout.protocol == TCP => Transport::Tcp,
             Gso::Udp if layout.protocol == UDP => Transport::Udp,
-            Gso::TcpV4 | Gso::TcpV6 | Gso::Udp => return Err(SegmentError::Malformed),
+            Gso::None | Gso::TcpV4 | Gso::TcpV6 | Gso::Udp => return Err(SegmentError::Malformed),
             Gso::Unknown(_) => return Err(SegmentError::Kind),
         };
-        let header = packet.get(layout.ip_len..).unwrap_or(&[]);
+        let transport_at = outside.map_or(0, |outside| outside.at) + layout.ip_len;
+        let header = packet.get(transport_at..).unwrap_or(&[]);
         let transport_len = match transport {
             Transport::Tcp => header.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4),
             _ => 8,
         };
         let least = if transport == Transport::Tcp { 20 } else { 8 };
-        let hdr_len = layout.ip_len + transport_len;
+        let hdr_len = transport_at + transport_len;
         let size = usize::from(vnet.gso_size);
         if layout.is_fragment || transport_len < least || packet.len() < hdr_len || size == 0 {
             return Err(SegmentError::Malformed);
@@ -108,7 +125,8 @@ impl Segmenter {
             }
             _ => size.min(room),
         };
-        Ok(Self { layout, transport, hdr_len, size, next: hdr_len, made: 0, done: false })
+        let (next, made, done) = (hdr_len, 0, false);
+        Ok(Self { layout, outside, transport, hdr_len, size, next, made, done })
     }
 
     fn whole(
@@ -128,6 +146,7 @@ impl Segmenter {
         }
         Ok(Self {
             layout,
+            outside: None,
             transport: Transport::Whole,
             hdr_len: 0,
             size: packet.len(),
@@ -161,7 +180,11 @@ impl Segmenter {
         to_header.copy_from_slice(header);
         to_payload.copy_from_slice(payload);
         if self.transport != Transport::Whole {
-            self.fix_headers(out, made, sent, is_last);
+            let at = self.outside.map_or(0, |outside| outside.at);
+            self.fix_headers(out.get_mut(at..).unwrap_or(&mut []), made, sent, is_last);
+            if let Some(outside) = &self.outside {
+                outside.complete(out, made);
+            }
         }
         Some(len)
     }

@@ -1,0 +1,175 @@
+//! Super-packets in tunnels are cut as their inside alone is, and each segment has the headers outside.
+
+use proptest::prelude::*;
+
+use super::super::segment::{Limits, SegmentError, Segmenter};
+use super::super::vnet::{Gso, VnetHeader};
+use super::*;
+
+const LIMITS: Limits = Limits { segment: 1700, frame: 1792 };
+
+/// Headers between the outer IP header and the packet inside, by name, with the protocol outside.
+fn between(tunnel: &str, is_v4_inside: bool) -> (u8, Vec<u8>) {
+    let kind: u16 = if is_v4_inside { 0x0800 } else { 0x86dd };
+    let frame = [[2; 12].as_slice(), &kind.to_be_bytes()].concat();
+    let tagged = [[2; 12].as_slice(), &[0x81, 0, 0, 7], &kind.to_be_bytes()].concat();
+    let udp = |port: u16, checksum: u16| {
+        let words = [40000, port, 0, checksum];
+        words.iter().flat_map(|word: &u16| word.to_be_bytes()).collect::<Vec<_>>()
+    };
+    let gre = |flags: u16, kind: u16| [flags.to_be_bytes(), kind.to_be_bytes()].concat();
+    match tunnel {
+        "ip" => (if is_v4_inside { 4 } else { 41 }, Vec::new()),
+        "gre" => (47, gre(0, kind)),
+        "gre-csum-key" => (47, [gre(0xa000, kind).as_slice(), &[0; 4], &[9; 4]].concat()),
+        "gretap" => (47, [gre(0x2000, 0x6558).as_slice(), &[9; 4], &frame].concat()),
+        "vxlan" => (17, [udp(4789, 0).as_slice(), &[8, 0, 0, 0, 0, 0, 42, 0], &frame].concat()),
+        "vxlan-csum" => {
+            (17, [udp(8472, 1).as_slice(), &[8, 0, 0, 0, 0, 0, 42, 0], &tagged].concat())
+        }
+        "geneve" => {
+            let header = [1, 0, 0x65, 0x58, 0, 0, 43, 0, 0, 1, 2, 0];
+            (17, [udp(6081, 1).as_slice(), &header, &frame].concat())
+        }
+        "geneve-ip" => {
+            let [hi, lo] = kind.to_be_bytes();
+            (17, [udp(6081, 0).as_slice(), &[0, 0, hi, lo, 0, 0, 43, 0]].concat())
+        }
+        other => panic!("{other}"),
+    }
+}
+
+fn ip(is_v4: bool, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = if is_v4 {
+        vec![0x45, 0, 0, 0, 0xff, 0xff, 0, 0, 64, protocol, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]
+    } else {
+        let fixed = [0x60, 0, 0, 0, 0, 0, protocol, 64];
+        [fixed.as_slice(), &[0xfd; 16], &[0xfc; 16]].concat()
+    };
+    packet.extend(payload);
+    if is_v4 {
+        let len = packet.len() as u16;
+        put(&mut packet, 2, len);
+        set_ipv4_checksum(&mut packet[..20]);
+    } else {
+        put(&mut packet, 4, payload.len() as u16);
+    }
+    packet
+}
+
+fn tcp(payload: &[u8]) -> Vec<u8> {
+    let header = [0x12, 0x34, 0, 80, 0, 0, 1, 0, 1, 2, 3, 4, 0x50, 0x18, 0x20, 0, 0, 0, 0, 0];
+    [header.as_slice(), payload].concat()
+}
+
+fn cut(vnet: VnetHeader, mut packet: Vec<u8>, limits: Limits) -> Vec<Vec<u8>> {
+    let mut segmenter = Segmenter::new(&vnet, &mut packet, limits).expect("well-formed");
+    let mut out = [0; 1792];
+    let mut all = Vec::new();
+    while let Some(len) = segmenter.next(&packet, &mut out) {
+        all.push(out[..len].to_vec());
+    }
+    all
+}
+
+/// The ones' complement sum of what a checksum is right over.
+fn sum(bytes: &[u8]) -> u16 {
+    Sum::default().bytes(bytes).folded()
+}
+
+proptest! {
+    #[test]
+    fn each_segment_is_that_of_the_inside_with_the_headers_outside(
+        is_v4_outside: bool,
+        is_v4: bool,
+        is_udp: bool,
+        tunnel in prop::sample::select(&[
+            "ip", "gre", "gre-csum-key", "gretap", "vxlan", "vxlan-csum", "geneve", "geneve-ip",
+        ][..]),
+        payload in prop::collection::vec(any::<u8>(), 1..9000),
+        size in 100_u16..1400,
+    ) {
+        let inside = match is_udp {
+            true => ip(is_v4, UDP, &[&[0, 53, 0, 54, 0, 0, 0, 0], payload.as_slice()].concat()),
+            false => ip(is_v4, TCP, &tcp(&payload)),
+        };
+        let (protocol, headers) = between(tunnel, is_v4);
+        let whole = ip(is_v4_outside, protocol, &[headers.as_slice(), &inside].concat());
+        let at = whole.len() - inside.len();
+        let gso = match (is_udp, is_v4) {
+            (true, _) => Gso::Udp,
+            (false, true) => Gso::TcpV4,
+            (false, false) => Gso::TcpV6,
+        };
+        let ip_len = if is_v4 { 20 } else { 40 };
+        let vnet = |at: usize| VnetHeader {
+            needs_csum: true,
+            gso,
+            gso_size: size,
+            csum_start: (at + ip_len) as u16,
+            csum_offset: if is_udp { 6 } else { 16 },
+            ..VnetHeader::PLAIN
+        };
+        let alone = cut(vnet(0), inside, Limits { segment: LIMITS.segment - at, ..LIMITS });
+        let segments = cut(vnet(at), whole.clone(), LIMITS);
+        prop_assert_eq!(segments.len(), alone.len());
+        let outer_len = if is_v4_outside { 20 } else { 40 };
+        for (number, (segment, inside)) in segments.iter().zip(&alone).enumerate() {
+            prop_assert_eq!(&segment[at..], inside.as_slice());
+            if is_v4_outside {
+                prop_assert_eq!(usize::from(word(segment, 2)), segment.len());
+                prop_assert_eq!(word(segment, 4), 0xffff_u16.wrapping_add(number as u16));
+                prop_assert_eq!(sum(&segment[..20]), 0xffff);
+                prop_assert_eq!(&segment[12..20], &whole[12..20]);
+            } else {
+                prop_assert_eq!(usize::from(word(segment, 4)), segment.len() - 40);
+                prop_assert_eq!(&segment[6..40], &whole[6..40]);
+            }
+            let upper = &segment[outer_len..];
+            match tunnel {
+                "gre-csum-key" => {
+                    prop_assert_eq!(sum(upper), 0xffff);
+                    prop_assert_eq!(&upper[6..at - outer_len], &headers[6..]);
+                }
+                "vxlan" | "geneve-ip" => prop_assert_eq!(word(upper, 6), 0),
+                "vxlan-csum" | "geneve" => {
+                    let layout = Layout::of(segment).expect("IP");
+                    let pseudo = layout.pseudo_header(segment, upper.len());
+                    prop_assert_eq!(pseudo.bytes(upper).folded(), 0xffff);
+                }
+                _ => {}
+            }
+            if protocol == UDP {
+                prop_assert_eq!(usize::from(word(upper, 4)), upper.len());
+                prop_assert_eq!(&upper[8..at - outer_len], &headers[8..]);
+            }
+        }
+    }
+}
+
+#[test]
+fn tunnels_that_are_not_known_are_refused() {
+    let inside = ip(true, TCP, &tcp(&[7; 3000]));
+    let refused = |protocol: u8, between: &[u8]| {
+        let mut packet = ip(true, protocol, &[between, inside.as_slice()].concat());
+        let vnet = VnetHeader {
+            needs_csum: true,
+            gso: Gso::TcpV4,
+            gso_size: 1000,
+            csum_start: (40 + between.len()) as u16,
+            csum_offset: 16,
+            ..VnetHeader::PLAIN
+        };
+        Segmenter::new(&vnet, &mut packet, LIMITS).err()
+    };
+    let (gre, known) = between("gre", true);
+    assert_eq!(refused(gre, &known), None);
+    let (_, vxlan) = between("vxlan", true);
+    let sequence = [0x10, 0, 8, 0, 0, 0, 0, 1];
+    let nested = [vxlan.as_slice(), &ip(true, gre, &known)].concat();
+    for (protocol, between) in
+        [(gre, sequence.as_slice()), (17, &nested), (17, &vxlan[..8]), (50, &known), (4, &[0; 4])]
+    {
+        assert_eq!(refused(protocol, between), Some(SegmentError::Malformed), "{between:?}");
+    }
+}
