@@ -152,16 +152,18 @@ def pytest_runtest_call(item):
         signal.signal(signal.SIGALRM, old)
 
 
-def _needs_guest(planes):
-    """Planes of the kernel's need one that does ESP; the machine's own is left alone."""
-    return bool({"kernel", "kernel6", "beside", "beside6"} & set(planes.split("+"))) and not os.environ.get(GUEST_MARK)
+def _needs_guest(planes, item):
+    """Planes of the kernel's need one that does ESP; the machine's own is left alone. So do tests that are marked."""
+    is_marked = item.get_closest_marker("guest") is not None
+    is_of_kernel = {"kernel", "kernel6", "beside", "beside6"} & set(planes.split("+"))
+    return bool(is_of_kernel or is_marked) and not os.environ.get(GUEST_MARK)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
     """Runs a test that needs a guest's kernel in a guest, all of it: lab, daemons and culvert."""
     planes = pyfuncitem.callspec.params.get("plane", "") if hasattr(pyfuncitem, "callspec") else ""
-    if not _needs_guest(planes):
+    if not _needs_guest(planes, pyfuncitem):
         return None
     guest = Guest(pyfuncitem.funcargs["lab"], "machine", memory_mb=1024).start()
     test = f"{pyfuncitem.path}::{pyfuncitem.nodeid.partition('::')[2]}"
@@ -207,7 +209,7 @@ def plane(request):
             pytest.skip(f"culvert data plane: {missing}")
     if "6" in request.param and charon6.missing():
         pytest.skip(f"strongSwan 6: {charon6.missing()}")
-    if _needs_guest(request.param) and culvert_guest_missing():
+    if _needs_guest(request.param, request.node) and culvert_guest_missing():
         pytest.skip(f"a guest's kernel: {culvert_guest_missing()}")
     return request.param
 

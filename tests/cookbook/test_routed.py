@@ -3,6 +3,7 @@
 import pytest
 from lab import topology as t
 from lab.base import wait_for
+from lab.capture import Capture
 from lab.frr import Frr, has, learnt
 from lab.recipe import COOKBOOK, Cooked, recipe
 from lab.routed import no_clear_route
@@ -50,6 +51,43 @@ def test_azure(network, name):
     cooked.reach((net.client, t.SERVER4), (net.server, t.CLIENT4), (net.gwa.host, t.SERVER4))
     cooked.carry(net.client, net.server, t.SERVER4, "azure")
     cooked.well(WHY)
+
+
+@pytest.mark.skipif(not has("bgpd"), reason="frr is not installed")
+@pytest.mark.guest
+@recipe("gre-and-bgp-hub", "culvert")
+def test_gre_and_bgp_hub(network, name):
+    cooked = Cooked(network, name, "star")
+    net = cooked.net
+    # Room for more frames, as a guest is slow: headers alone.
+    cooked.wire.stop()
+    cooked.wire = Capture(net.mid, "west", snap=512)
+    net.gwa.host.ip("route", "del", "10.2.0.0/24")
+    net.gwa.host.ip("route", "del", "10.3.0.0/24")
+    net.gwb.host.ip("route", "del", "10.1.0.0/24")
+    net.gwc.host.ip("route", "del", "10.1.0.0/24")
+    cooked.follow()
+    for gateway in net.gateways():
+        Frr(gateway.host, "bgpd", (COOKBOOK / name / f"{gateway.host.name}.frr.conf").read_text())
+    for gateway, far in ((net.gwa, "10.2.0.0/24"), (net.gwb, "10.3.0.0/24"), (net.gwc, "10.2.0.0/24"), (net.gwc, "10.1.0.0/24")):
+        wait_for(f"{far} at {gateway.host.name}", lambda gateway=gateway, far=far: learnt(gateway.host, far))
+    (row,) = net.gwa.daemon.json("route")["overlays"]
+    assert (row["carried"], row["far_ends"], row["kind"]) == (True, 2, "gre"), row
+    assert {child["mode"] for child in net.gwa.swan.children()} == {"TRANSPORT"}
+    cooked.settle()
+    cooked.reach((net.client, t.SERVER4), (net.server, t.CLIENT4), (net.third, t.CLIENT4))
+    # From spoke to spoke: out of one GRE, into the other, at the hub in the fast path.
+    before = net.gwa.daemon.stats()["work"]
+    cooked.reach((net.server, t.THIRD4), (net.third, t.SERVER4))
+    cooked.carry(net.server, net.third, t.THIRD4, "b")
+    after = net.gwa.daemon.stats()["work"]
+    for counter in ("overlay-encapsulated", "overlay-decapsulated"):
+        assert after[counter] - before[counter] >= 100, (counter, before, after)
+    # Debian's profile of charon stands in the guest, without what culvert's package adds to it.
+    cooked.well(
+        f"{WHY} --in lan", protected=(*t.PROTECTED, "10.3.0.0/24"),
+        but=("apparmor",), answers="headers of gre1",
+    )  # fmt: skip
 
 
 @pytest.mark.skipif(not has("bgpd"), reason="frr is not installed")
