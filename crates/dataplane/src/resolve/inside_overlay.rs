@@ -2,7 +2,6 @@
 
 use outcome::DropReason;
 use policy::{Direction, Flow, Marks};
-use wire::protocol;
 
 use super::arrival::note_local;
 use super::bfd::of_bfd;
@@ -27,13 +26,8 @@ pub(super) fn inside_overlay<N: Notes>(
     if question.needs_ports() {
         return Decision::Gather(Gather::Ports);
     }
-    match h.protocol {
-        protocol::ESP if is_local => return Decision::Go(Draft::of_flow(Action::OpenBare)),
-        protocol::AH if is_local => return Decision::Go(Draft::of_flow(Action::OpenNext)),
-        protocol::UDP if is_local && question.may_be_natt() => {
-            return Decision::Go(Draft::of_flow(Action::OpenUdp));
-        }
-        _ => {}
+    if let Some(opening) = question.opening().filter(|_| is_local) {
+        return Decision::Go(Draft::of_flow(opening));
     }
     let direction = if is_local { Direction::In } else { Direction::Forward };
     let marks = Marks::of_mark(mark);

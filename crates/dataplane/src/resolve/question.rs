@@ -3,11 +3,11 @@
 use core::ops::Deref;
 
 use policy::{Direction, Flow, PolicyEntry, SaHandle, WorkerIndex};
-use wire::{Fragment, Headers};
+use wire::{Fragment, Headers, protocol};
 
 use super::decision::{ErrorCame, PolicyAnswers, Quote};
 use super::nat::Nat;
-use crate::model::{Notes, Step};
+use crate::model::{Action, Notes, Step};
 use crate::view::View;
 
 /// Everything that a decision follows from, and nothing that it changes.
@@ -35,6 +35,16 @@ impl Context<'_> {
         match self.h.fragment {
             Fragment::Whole => self.view.topology.is_natt_port(self.h.dst_port),
             Fragment::First | Fragment::Later => !self.knows_ports,
+        }
+    }
+
+    /// Action that opens a packet to this host, if it is one for an SA.
+    pub(super) fn opening(&self) -> Option<Action> {
+        match self.h.protocol {
+            protocol::ESP => Some(Action::OpenBare),
+            protocol::AH => Some(Action::OpenNext),
+            protocol::UDP if self.may_be_natt() => Some(Action::OpenUdp),
+            _ => None,
         }
     }
 }

@@ -3,7 +3,6 @@
 use esp::Sa;
 use outcome::DropReason;
 use policy::{Direction, Flow, Marks, SaEntry};
-use wire::protocol;
 
 use super::inside_overlay::inside_overlay;
 use super::outbound::outbound;
@@ -45,13 +44,8 @@ pub(super) fn stepped<N: Notes>(
     if question.needs_ports() {
         return Decision::Gather(Gather::Ports);
     }
-    match h.protocol {
-        protocol::ESP if is_local => return Decision::Go(Draft::of_flow(Action::OpenBare)),
-        protocol::AH if is_local => return Decision::Go(Draft::of_flow(Action::OpenNext)),
-        protocol::UDP if is_local && question.may_be_natt() => {
-            return Decision::Go(Draft::of_flow(Action::OpenUdp));
-        }
-        _ => {}
+    if let Some(opening) = question.opening().filter(|_| is_local) {
+        return Decision::Go(Draft::of_flow(opening));
     }
     let direction = if is_local { Direction::In } else { Direction::Forward };
     if let Err(reason) = verify_stepped(question, direction, route.ifindex, mark, via) {
