@@ -24,6 +24,7 @@ mod network;
 mod options;
 pub mod orphans;
 mod others;
+mod overlays;
 mod paths;
 mod policies;
 mod ports;
@@ -80,6 +81,7 @@ fn examine(facts: &Facts) -> Vec<Finding> {
         ports::check,
         vlan_entries::check,
         segments::check,
+        overlays::check,
         drivers::check,
         encapsulation::check,
         network::check,

@@ -3,6 +3,7 @@
 mod apparmor;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 pub use self::apparmor::{AppArmor, Confinement, Denial, PROFILES_DIR};
@@ -203,6 +204,8 @@ pub struct Network {
     pub interfaces: Vec<String>,
     /// True if Linux has routes with segments (SRv6).
     pub has_segments: bool,
+    /// Overlays whose packets Linux sends by one device alone.
+    pub bound_overlays: Vec<BoundOverlay>,
     /// The tables that have routes.
     pub tables: BTreeSet<u32>,
     /// Firewalls that packets between two interfaces meet, one line each.
@@ -215,6 +218,17 @@ pub struct Network {
     pub forwarding: [(Family, Option<i64>); 2],
     /// `rp_filter` of `all`, `default`, the ports and the private interface, where they are.
     pub rp_filter: Vec<(String, i64)>,
+}
+
+/// An overlay interface that is bound to a device (`dev` in `ip link add ... type vxlan`).
+#[derive(Clone, Debug)]
+pub struct BoundOverlay {
+    /// Name of the overlay.
+    pub interface: String,
+    /// Name of the device.
+    pub device: String,
+    /// Far ends by its settings and its forwarding entries.
+    pub far_ends: Vec<IpAddr>,
 }
 
 /// Programs that work with culvert.
@@ -398,6 +412,7 @@ pub fn healthy() -> Facts {
             table_routes: Vec::new(),
             interfaces: ["lo", "wan", "lan"].map(Into::into).to_vec(),
             has_segments: false,
+            bound_overlays: Vec::new(),
             tables: [254, 255].into(),
             firewalls: Vec::new(),
             nat_rules: [false; 2],

@@ -29,8 +29,8 @@ use steer::{Steer, SteerConfig};
 use xfrm::KernelSad;
 
 use super::facts::{
-    Cause, Configuration, Facts, Failed, Instance, KernelEsp, Machine, Network, OtherInstance,
-    PortFacts, Programs, Running, Standing, Trial, VlanFacts, Waited, XdpProgram,
+    BoundOverlay, Cause, Configuration, Facts, Failed, Instance, KernelEsp, Machine, Network,
+    OtherInstance, PortFacts, Programs, Running, Standing, Trial, VlanFacts, Waited, XdpProgram,
 };
 use super::options::Options;
 use super::{policies, processes};
@@ -266,6 +266,18 @@ fn has_segments(route: &Route) -> bool {
     hops.any(|hop| matches!(hop.encap.as_deref(), Some(Encap::Seg6(_) | Encap::Seg6Local(_))))
 }
 
+/// Overlays that are bound to a device, with the far ends that Linux knows.
+fn bound_overlays(snapshot: &Snapshot) -> Vec<BoundOverlay> {
+    let bound = snapshot.links().filter_map(|link| {
+        let overlay = link.overlay.as_deref()?;
+        let device = snapshot.link(link.lower?)?.name.clone();
+        let entries = snapshot.forwarding_of(link.index).map(|entry| entry.far_end);
+        let far_ends = overlay.remote.into_iter().chain(entries).collect();
+        Some(BoundOverlay { interface: link.name.clone(), device, far_ends })
+    });
+    bound.collect()
+}
+
 fn network(
     snapshot: Option<&Snapshot>,
     trouble: Option<String>,
@@ -302,6 +314,7 @@ fn network(
         table_routes: table_routes.unwrap_or_default(),
         interfaces: interfaces.unwrap_or_default(),
         has_segments: snapshot.is_some_and(|s| s.routes().any(has_segments)),
+        bound_overlays: snapshot.map(bound_overlays).unwrap_or_default(),
         tables: tables.unwrap_or_default(),
         firewalls: control::firewalls(taken.clone()),
         nat_rules: control::nat_rules(),
