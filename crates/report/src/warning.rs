@@ -49,7 +49,7 @@ words! {
         SenderCpu = "sender-cpu",
         /// The kernel's default action blocks its own packets too.
         DefaultBlocks = "default-blocks",
-        /// The bfdd of [bfd] is not connected, or sessions of BFD are not up.
+        /// The `bfdd` of `[bfd]` is not connected, or sessions of BFD are not up.
         BfdDown = "bfd-down",
         /// Measured paths are not within their bounds, or dead.
         PathDegraded = "path-degraded",
