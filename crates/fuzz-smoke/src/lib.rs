@@ -48,6 +48,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_netlink", run: netlink::fuzz::exercise },
     Target { name: "fuzz_overlay", run: overlay::fuzz::exercise },
     Target { name: "fuzz_paths", run: paths::fuzz::packets },
+    Target { name: "fuzz_preof", run: preof::fuzz::exercise },
     Target { name: "fuzz_reassembly", run: forward::fuzz::reassemble },
     Target { name: "fuzz_segment", run: io::tun::segment::fuzz },
     Target { name: "fuzz_srv6", run: srv6::fuzz::exercise },
