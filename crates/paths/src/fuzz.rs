@@ -1,9 +1,10 @@
 //! Entry points of the fuzzers: bytes of the network in any order, which must end in a count each.
 
 use core::net::SocketAddr;
+use std::sync::Arc;
 
 use crate::stamp::{Key, Timestamp};
-use crate::{Asked, Bounds, Kind, Limits, Plan, Prober, Reflector, Stay};
+use crate::{Asked, Bounds, Kind, Labels, Limits, Plan, Prober, Reflector, Remover, Stay};
 
 /// A reflector and a session get packets cut out of `bytes`: the first byte of each says its length and to whom.
 ///
@@ -12,7 +13,10 @@ use crate::{Asked, Bounds, Kind, Limits, Plan, Prober, Reflector, Stay};
 pub fn packets(bytes: &[u8]) {
     let keys = || Key::new(&[7; 32]).into_iter().collect::<Vec<_>>();
     let limits = Limits { per_second: 1000, sessions: 4 };
-    let mut reflectors = [Reflector::new(Vec::new(), limits), Reflector::new(keys(), limits)];
+    let mut reflectors = [Vec::new(), keys()].map(|keys| {
+        let remover = Remover::new(Arc::new(Labels::default()), 77);
+        Reflector::new(keys, limits).with_remover(remover)
+    });
     let bounds = Bounds { loss_ppm: 1000, delay_ns: Some(1000), jitter_ns: None };
     let (interval_ns, timeout_ns, hold_ns) = (50, 200, 1000);
     let plan = Plan { interval_ns, timeout_ns, misses: 3, window: 8, bounds, hold_ns };
@@ -21,7 +25,7 @@ pub fn packets(bytes: &[u8]) {
         Kind::Stamp { ssid: 5, key: keys().pop() },
         Kind::Echo,
     ];
-    let mut probers = kinds.map(|kind| Prober::new(kind, plan, u32::MAX, 0));
+    let mut probers = kinds.map(|kind| Prober::new(kind, plan, u32::MAX, 0).asking_for_removal(5));
     let from = SocketAddr::from(([192, 0, 2, 1], 49152));
     let (mut left, mut now_ns, mut out) = (bytes, 0u64, [0; 512]);
     while let [head, rest @ ..] = left {

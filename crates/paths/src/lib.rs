@@ -9,6 +9,7 @@
 //! | [`Window`] | the last probes of a session: loss, delay, jitter |
 //! | [`RECENT_PROBES`], [`LEAST_LOST`] | the last probes of a session: loss that is no chance, early |
 //! | [`Judge`] | state of a session: worse at once, better only after a time |
+//! | [`Labels`] | labels of those whose second copies this host removes: a reflector assigns them, a sender learns them |
 //!
 //! # Arithmetic
 //!
@@ -41,6 +42,7 @@
 pub mod echo;
 pub mod fuzz;
 mod judge;
+mod labels;
 mod prober;
 mod recent;
 mod reflector;
@@ -49,6 +51,7 @@ pub mod stamp;
 mod window;
 
 pub use judge::{Bounds, Judge, Seen, State};
+pub use labels::{Labels, Removal, Remover, STREAMS};
 pub use prober::{Kind, Plan, Prober, Refusals, Reply, Told};
 pub use recent::{LEAST_LOST, PROBES as RECENT_PROBES};
 pub use reflector::{Asked, Limits, Reflections, Reflector, Stay};

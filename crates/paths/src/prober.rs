@@ -2,9 +2,10 @@
 
 use crate::echo::Echo;
 use crate::judge::{Bounds, Judge, Seen, State};
+use crate::labels::Removal;
 use crate::recent::Recent;
 use crate::sent::{Fate, Log, MOST, Sent};
-use crate::stamp::{ErrorEstimate, Key, Malformed, Reflection, TestPacket, Timestamp};
+use crate::stamp::{ErrorEstimate, Key, Layout, Malformed, Reflection, TestPacket, Timestamp, tlv};
 use crate::window::{Quality, Window};
 
 /// Kind of probes.
@@ -108,6 +109,9 @@ pub struct Prober {
     sent: u64,
     answered: u64,
     refusals: Refusals,
+    /// Identity by which the far end is asked for removal of second copies.
+    asks: Option<u64>,
+    removal: Option<Removal>,
 }
 
 /// Smoothed round trip (RFC 6298 §2), in nanoseconds.
@@ -149,7 +153,19 @@ impl Prober {
             sent: 0,
             answered: 0,
             refusals: Refusals::default(),
+            asks: None,
+            removal: None,
         }
+    }
+
+    /// The same, whose probes ask the far end for removal of second copies of this sender's packets. Echoes do not.
+    pub fn asking_for_removal(self, sender: u64) -> Prober {
+        Prober { asks: Some(sender), ..self }
+    }
+
+    /// Consent of the far end to copies, by its last answer.
+    pub const fn removal(&self) -> Option<Removal> {
+        self.removal
     }
 
     /// Settings of the session.
@@ -271,7 +287,15 @@ impl Prober {
         let len = match &self.kind {
             Kind::Stamp { ssid, key } => {
                 let error = ErrorEstimate::UNSYNCHRONISED;
-                TestPacket { seq, time, error, ssid: *ssid }.emit(key.as_ref(), out).ok()?
+                let len =
+                    TestPacket { seq, time, error, ssid: *ssid }.emit(key.as_ref(), out).ok()?;
+                match self.asks {
+                    Some(sender) => {
+                        let tail = out.get_mut(len..)?;
+                        len + tlv::ask_for_removal(key.as_ref(), seq, sender, tail)?
+                    }
+                    None => len,
+                }
             }
             Kind::Echo => Echo { seq, token: time.0 }.emit(out)?,
         };
@@ -352,7 +376,16 @@ impl Prober {
             None => Trip { mean_ns: trip_ns, deviation_ns: trip_ns / 2 },
         });
         self.window.answered(delay_ns);
+        self.removal = self.read_removal(bytes);
         Reply::Answer(delay_ns)
+    }
+
+    /// Consent to copies in an answer.
+    fn read_removal(&self, bytes: &[u8]) -> Option<Removal> {
+        let (sender, Kind::Stamp { key, .. }) = (self.asks?, &self.kind) else { return None };
+        let key = key.as_ref();
+        let seq = u32::from_be_bytes(*bytes.first_chunk()?);
+        tlv::removal(key, seq, bytes.get(Layout::of(key).len..)?, sender)
     }
 
     /// Number and timestamp of the probe that a reply is to, and its stay in the reflector by its two timestamps, if these

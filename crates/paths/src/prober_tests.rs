@@ -1,10 +1,12 @@
 //! A session against reflectors that are honest, far, silent, or lie.
 
 use core::net::SocketAddr;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::labels::{Labels, Remover};
 use crate::reflector::{Asked, Limits, Reflector, Stay};
 
 const MS: u64 = 1_000_000;
@@ -374,4 +376,29 @@ fn a_reply_that_was_overtaken_is_no_loss() {
     prober.tick(40 * INTERVAL_NS);
     assert_eq!((prober.quality().recently_lost, prober.quality().lost), (0, 0));
     assert_eq!(prober.state(), State::Good);
+}
+
+#[test]
+fn consent_to_copies_comes_with_the_replies_and_goes_with_them() {
+    for key in [None, Some(Key::new(&[7; 32]).expect("a key"))] {
+        let limits = Limits { per_second: 1000, sessions: 4 };
+        let reflector = || Reflector::new(key.iter().cloned().collect(), limits);
+        let labels = Arc::new(Labels::default());
+        let mut removing = reflector().with_remover(Remover::new(Arc::clone(&labels), 77));
+        let mut prober = Prober::new(Kind::Stamp { ssid: 9, key: key.clone() }, PLAN, 1000, 0)
+            .asking_for_removal(5);
+        let mut answered = |reflector: &mut Reflector, at_ms: u64| {
+            let (mut probe, mut out) = ([0; 256], [0; 256]);
+            let (_, len) = prober.send(at_ms * MS, Timestamp(1 << 40), 1, &mut probe).expect("one");
+            let asked = Asked { from: SocketAddr::from(([192, 0, 2, 1], 5)), ttl: 64, class: 0 };
+            let stay = Stay { now_ns: 0, received: Timestamp(0), sent: Timestamp(0) };
+            let (len, _) = reflector.reflect(&probe[..len], asked, stay, &mut out).expect("one");
+            assert!(matches!(prober.receive(at_ms * MS, &out[..len]), Reply::Answer(_)));
+            prober.removal()
+        };
+        let removal = answered(&mut removing, 0).expect("consent");
+        assert_eq!((removal.by, labels.sender(removal.label)), (77, Some(5)));
+        assert_eq!(answered(&mut removing, 50), Some(removal));
+        assert_eq!(answered(&mut reflector(), 100), None, "a reflector that removes none");
+    }
 }

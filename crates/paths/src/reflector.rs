@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 use std::collections::HashMap;
 
+use crate::labels::Remover;
 use crate::stamp::tlv::{self, Class, Numbers};
 use crate::stamp::{ErrorEstimate, Key, Layout, Malformed, Reflection, TestPacket, Timestamp};
 
@@ -28,6 +29,7 @@ pub struct Reflector {
     tokens_ns: u64,
     filled_ns: u64,
     reflections: Reflections,
+    remover: Option<Remover>,
 }
 
 /// Count of a session, of a stateful reflector.
@@ -81,7 +83,13 @@ impl Reflector {
     pub fn new(keys: Vec<Key>, limits: Limits) -> Reflector {
         let counts = HashMap::with_capacity(limits.sessions);
         let reflections = Reflections::default();
-        Reflector { keys, limits, counts, tokens_ns: SECOND_NS, filled_ns: 0, reflections }
+        let (tokens_ns, filled_ns) = (SECOND_NS, 0);
+        Reflector { keys, limits, counts, tokens_ns, filled_ns, reflections, remover: None }
+    }
+
+    /// The same, of a host that removes second copies: senders that ask get labels.
+    pub fn with_remover(self, remover: Remover) -> Reflector {
+        Reflector { remover: Some(remover), ..self }
     }
 
     /// The counts so far.
@@ -130,7 +138,9 @@ impl Reflector {
         let (tail, came) = (out.get_mut(base..)?, probe.get(base..)?);
         tail.copy_from_slice(came);
         let numbers = Numbers { asked: packet.seq, answer: seq };
-        if !tlv::reflect(key, numbers, tail, &mut class) {
+        let remover = &mut self.remover;
+        let assign = |sender| remover.as_mut()?.assign(sender, stay.now_ns);
+        if !tlv::reflect(key, numbers, tail, &mut class, assign) {
             self.reflections.bad_extensions += 1;
         }
         self.reflections.reflected += 1;

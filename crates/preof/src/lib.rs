@@ -34,5 +34,7 @@ pub mod fuzz;
 mod numbered;
 mod recovery;
 
-pub use numbered::{FIRST_LABEL, LABELS, LEN, Malformed, NUMBERS, Numbered, Outside, PORT, overhead};
+pub use numbered::{
+    FIRST_LABEL, LABELS, LEN, Malformed, NUMBERS, Numbered, Outside, PORT, overhead,
+};
 pub use recovery::{HISTORY, MOST_HELD, Recovery, Refusal};

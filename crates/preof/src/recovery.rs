@@ -250,8 +250,7 @@ impl<T> Recovery<T> {
 
     fn find_due(&mut self) {
         let held = self.held.iter().flatten();
-        self.due_ns =
-            if self.waiting == 0 { None } else { held.map(|held| held.due_ns).min() };
+        self.due_ns = if self.waiting == 0 { None } else { held.map(|held| held.due_ns).min() };
     }
 }
 

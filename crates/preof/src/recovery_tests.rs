@@ -35,7 +35,10 @@ fn the_second_copy_is_refused() {
     assert_eq!(push(&mut recovery, 10, 0, 0), Err(Refusal::Duplicate));
     // From before the first: nobody knows.
     assert_eq!(push(&mut recovery, 8, 0, 0), Err(Refusal::Duplicate));
-    assert_eq!(push(&mut recovery, 10u32.wrapping_sub(HISTORY) % NUMBERS, 0, 0), Err(Refusal::Late));
+    assert_eq!(
+        push(&mut recovery, 10u32.wrapping_sub(HISTORY) % NUMBERS, 0, 0),
+        Err(Refusal::Late)
+    );
 }
 
 #[test]

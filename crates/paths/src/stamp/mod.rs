@@ -18,6 +18,7 @@
 //!
 //! Extensions follow it, see [`tlv`].
 
+mod copies;
 mod key;
 mod packet;
 mod time;

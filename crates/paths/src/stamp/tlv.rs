@@ -12,7 +12,9 @@
 //! A reflector sends back what came, so that both directions have packets of one length. U marks a type that it does not
 //! know, M one whose length is wrong, I all extensions if their HMAC is wrong.
 
+use super::copies;
 use super::key::{HMAC_LEN, Key};
+use crate::labels::Removal;
 
 /// Length of flags, type and length, in bytes.
 pub const HEADER_LEN: usize = 4;
@@ -67,9 +69,16 @@ fn first(bytes: &[u8]) -> Option<Tlv<'_>> {
     Some(Tlv { kind: *kind, value: rest.get(..len)?, len: HEADER_LEN + len })
 }
 
-/// Writes the extensions of a reflection over those of its test packet, of which `tail` has a copy. Returns false if the
+/// Writes the extensions of a reflection over those of its test packet, of which `tail` has a copy. `assign` says whether
+/// second copies of a sender's packets are removed. Returns false if the
 /// key's HMAC of them is wrong or missing: then they are marked, and none was obeyed.
-pub fn reflect(key: Option<&Key>, numbers: Numbers, tail: &mut [u8], class: &mut Class) -> bool {
+pub fn reflect(
+    key: Option<&Key>,
+    numbers: Numbers,
+    tail: &mut [u8],
+    class: &mut Class,
+    mut assign: impl FnMut(u64) -> Option<Removal>,
+) -> bool {
     if tail.len() < HEADER_LEN {
         // No extension fits: padding of senders that know none.
         return true;
@@ -92,15 +101,25 @@ pub fn reflect(key: Option<&Key>, numbers: Numbers, tail: &mut [u8], class: &mut
             kind::HMAC => value.len() == HMAC_LEN,
             _ => true,
         };
+        let removal = match kind {
+            copies::KIND if signed => copies::sender(value).and_then(&mut assign),
+            _ => None,
+        };
         let flags = match kind {
             _ if !signed => INTEGRITY,
             _ if !is_whole => MALFORMED,
+            copies::KIND if removal.is_some() => 0,
             kind::EXTRA_PADDING | kind::HMAC | kind::CLASS_OF_SERVICE => 0,
             _ => UNRECOGNIZED,
         };
         mark(here, flags);
         if flags == 0 && kind == kind::CLASS_OF_SERVICE {
             tell_class(here, class);
+        }
+        if let Some(removal) = removal
+            && let Some(value) = here.get_mut(HEADER_LEN..)
+        {
+            copies::answer(value, removal);
         }
         if flags == 0 && kind == kind::HMAC && key.is_some() {
             break;
@@ -117,6 +136,51 @@ pub fn reflect(key: Option<&Key>, numbers: Numbers, tail: &mut [u8], class: &mut
         }
     }
     signed
+}
+
+/// Length of the extensions of a sender that asks for removal of second copies, in bytes: with an HMAC, if there is a key.
+pub const LONGEST_QUESTION: usize = HEADER_LEN + copies::LEN + HEADER_LEN + HMAC_LEN;
+
+/// Writes the extension that asks for removal of second copies behind the probe with this number, and its HMAC. Returns the
+/// length; `None` if there is no room.
+pub(crate) fn ask_for_removal(
+    key: Option<&Key>,
+    seq: u32,
+    sender: u64,
+    out: &mut [u8],
+) -> Option<usize> {
+    let behind = put(out, copies::KIND, &copies::question(sender))?;
+    let (covered, rest) = out.split_at_mut_checked(behind)?;
+    let Some(key) = key else { return Some(behind) };
+    let hmac = key.sign(&[&seq.to_be_bytes(), covered]);
+    Some(behind + put(rest, kind::HMAC, &hmac)?)
+}
+
+/// Writes an extension as a sender has it, marked as unrecognised (§4). Returns its length.
+fn put(out: &mut [u8], kind: u8, value: &[u8]) -> Option<usize> {
+    let len = HEADER_LEN + value.len();
+    let (header, rest) = out.get_mut(..len)?.split_first_chunk_mut::<HEADER_LEN>()?;
+    let [high, low] = u16::try_from(value.len()).ok()?.to_be_bytes();
+    *header = [UNRECOGNIZED, kind, high, low];
+    rest.copy_from_slice(value);
+    Some(len)
+}
+
+/// The answer to a sender that has asked for removal of second copies, in the extensions of the reflection with this number.
+/// `None`: they are not removed.
+pub(crate) fn removal(key: Option<&Key>, answer: u32, tail: &[u8], sender: u64) -> Option<Removal> {
+    if let Some(key) = key {
+        let (covered, hmac) = signature(tail)?;
+        key.verifies(&[&answer.to_be_bytes(), covered], hmac).then_some(())?;
+    }
+    let mut at = 0;
+    while let Some(tlv) = first(tail.get(at..)?) {
+        if tlv.kind == copies::KIND && tail.get(at) == Some(&0) {
+            return copies::read(tlv.value, sender);
+        }
+        at += tlv.len;
+    }
+    None
 }
 
 /// The extensions that an HMAC covers, and the HMAC. It is the last extension, but for padding.
@@ -163,8 +227,42 @@ mod tests {
 
     fn reflected(key: Option<&Key>, mut tail: Vec<u8>) -> (bool, Vec<u8>, Class) {
         let mut class = Class { came: 46 << 2 | 1, goes: 46 };
-        let signed = reflect(key, NUMBERS, &mut tail, &mut class);
+        let signed = reflect(key, NUMBERS, &mut tail, &mut class, |_| None);
         (signed, tail, class)
+    }
+
+    /// What a sender hears that asks, of a reflector with these keys; `tamper` changes the reflected extensions.
+    fn asked(
+        (here, there): (Option<&Key>, Option<&Key>),
+        removal: Option<Removal>,
+        tamper: impl Fn(&mut [u8]),
+    ) -> Option<Removal> {
+        let mut tail = [0; LONGEST_QUESTION];
+        let len = ask_for_removal(here, NUMBERS.asked, 7, &mut tail).expect("room");
+        let tail = &mut tail[..len];
+        let mut class = Class { came: 0, goes: 0 };
+        reflect(there, NUMBERS, tail, &mut class, |sender| removal.filter(|_| sender == 7));
+        tamper(tail);
+        super::removal(here, NUMBERS.answer, tail, 7)
+    }
+
+    #[test]
+    fn a_sender_that_asks_hears_whether_copies_are_removed() {
+        let (key, other) = (Key::new(&[7; 32]).ok(), Key::new(&[8; 32]).ok());
+        let (key, other) = (key.as_ref(), other.as_ref());
+        let granted = Some(Removal { by: 0x0102_0304_0506_0708, label: 0x1_2340 });
+        for keys in [(None, None), (key, key)] {
+            assert_eq!(asked(keys, granted, |_| ()), granted);
+            assert_eq!(asked(keys, None, |_| ()), None);
+            // As by a reflector that knows no extensions, and sends all back as it came.
+            assert_eq!(asked(keys, granted, |tail| tail[0] = UNRECOGNIZED), None);
+            assert_eq!(asked(keys, granted, |tail| tail[4] ^= 1), None, "another's type");
+            assert_eq!(asked(keys, granted, |tail| tail[15] ^= 1), None, "another sender");
+        }
+        assert_eq!(asked((key, other), granted, |_| ()), None);
+        assert_eq!(asked((key, key), granted, |tail| tail[20] ^= 1), None, "no HMAC of the key");
+        let mut short = [0; LONGEST_QUESTION];
+        assert_eq!(ask_for_removal(key, 1, 7, &mut short[1..]), None);
     }
 
     #[test]
