@@ -87,6 +87,16 @@ named_counters! {
     bfd_sent, "bfd-sent";
     /// Packets of BFD that their sessions have heard.
     bfd_received, "bfd-received";
+    /// Second copies made of packets that travel in copies.
+    copies_made, "copies-made";
+    /// Bytes of these packets, without the headers of copies.
+    copies_made_bytes, "copies-made-bytes";
+    /// Copies of other hosts, first and second ones.
+    copies_taken, "copies-taken";
+    /// Packets out of copies that waited for those before them.
+    copies_waited, "copies-waited";
+    /// Packets that were waited for in vain: no copy of them came in time.
+    copies_gaps, "copies-gaps";
     /// Acquires sent to the owners of policies.
     acquires, "acquires";
     /// Partial checksums completed.

@@ -89,6 +89,11 @@ drop_reasons! {
     ProbeRefused, "probe-refused", None, "A probe of a path that the reflector does not send back, or a reply that measures nothing.";
     BfdRefused, "bfd-refused", None, "A BFD packet between the ends of a session that breaks a rule: its TTL, form, or discriminator; `culvert bfd` counts which.";
     GtpuTooLong, "gtpu-too-long", None, "A GTP-U message is longer than the application's port takes.";
+    // Packets in copies.
+    CopyDuplicate, "copy-duplicate", None, "A copy of the packet came before: a normal event, as all packets of the flow are sent twice.";
+    CopyLate, "copy-late", None, "A copy is so late that nobody knows if another one came.";
+    CopyUnknown, "copy-unknown", None, "A copy has a label that this host has not assigned, or too many streams of copies come.";
+    CopyMalformed, "copy-malformed", None, "What came to the UDP port of copies is none, or has no IP packet inside.";
     // SRv6, at segments of this node.
     Srv6Malformed, "srv6-malformed", None, "The headers in front of what a segment is for are truncated or contradict themselves.";
     Srv6SegmentsLeft, "srv6-segments-left", None, "The segments left do not fit the list, or are left at the last segment; an ICMP error went back.";

@@ -389,6 +389,8 @@ impl<O: Thread> Path<O> {
             self.exec.rooms.headends.begin_generation();
             self.exec.rooms.far_ends.begin_generation();
             self.exec.rooms.sas.begin_view();
+            self.view.generation = self.view.generation.wrapping_add(1);
+            self.exec.rooms.recoveries.generation = self.view.generation;
         }
         has_changed
     }

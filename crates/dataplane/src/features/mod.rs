@@ -15,6 +15,7 @@
 //! | `gtpu` | of applications |
 //! | `paths` | that measure paths |
 //! | `bfd` | of BFD sessions |
+//! | `replication` | that are sent in copies, or are one |
 //! | `fragments` | that wait for others of their packet |
 //!
 //! No room knows who calls it: this file alone names them all, and has no rule of its own. [`Executor::apply`] carries an
@@ -39,6 +40,7 @@ pub(crate) mod open;
 mod overlay;
 pub(crate) mod paths;
 pub(crate) mod rare;
+pub(crate) mod replication;
 pub(crate) mod seal;
 pub(crate) mod segments;
 pub(crate) mod translate;
@@ -85,6 +87,8 @@ pub(crate) struct Rooms {
     pub(crate) paths: Option<Box<paths::Paths>>,
     /// Sessions of BFD, at the worker that has them.
     pub(crate) bfd: Option<Box<bfd::Sessions>>,
+    /// Streams of copies of other hosts.
+    pub(crate) recoveries: replication::Recoveries,
     /// For kinds of actions whose features keep nothing.
     pub(crate) nothing: (),
 }
@@ -142,6 +146,8 @@ rare_kinds! {
     Application: nothing,
     Measure: paths,
     Bfd: bfd,
+    Replicate: recoveries,
+    Eliminate: recoveries,
     Step: steps,
     Wrap: headends,
     Encapsulate: far_ends,
@@ -510,12 +516,14 @@ impl Executor {
 
     /// Gives up all that waits in features: SAs have other homes from now on, or the worker goes.
     pub(crate) fn drop_waiting(&mut self, view: &View) {
-        let Executor { out, rooms: Rooms { fragments, aggfrag, rates, .. }, .. } = self;
+        let Executor { out, rooms, .. } = self;
+        let Rooms { fragments, aggfrag, rates, recoveries, .. } = rooms;
         if let Some(fragments) = fragments {
             fragments.drop_all(out);
         }
         aggfrag.sweep(view, out, true);
         limit::drop_waiting(rates, out);
+        recoveries.forget(out);
     }
 
     /// True if packets go on when the burst is done: fragments, payloads of IP-TFS, or between two steps of SRv6.

@@ -55,6 +55,10 @@ pub(crate) enum Action {
     Measure(Measure),
     /// BFD, for a session of this host perhaps.
     Bfd(Bfd),
+    /// Sent in copies, by two tunnels.
+    Replicate(Replicate),
+    /// A copy of another host's: its headers, or itself, end here.
+    Eliminate(Eliminate),
     /// Takes the step of a segment of this node, or gets segments as a whole frame (SRv6).
     Step(StepTo),
     /// Translated, and then forwarded or protected.
@@ -87,6 +91,7 @@ impl Action {
             | Action::Wrap(Wrap(forward))
             | Action::Encapsulate(Encapsulate(forward)) => &mut forward.is_hop,
             Action::Aggregate(by) => &mut by.is_hop,
+            Action::Replicate(by) => &mut by.is_hop,
             _ => return false,
         };
         core::mem::take(is_hop)
@@ -102,6 +107,7 @@ impl Action {
             | Action::Seal(_)
             | Action::Offload(_)
             | Action::Aggregate(_)
+            | Action::Replicate(_)
             | Action::SealAll(_) => true,
             Action::OpenBare
             | Action::OpenUdp
@@ -112,6 +118,7 @@ impl Action {
             | Action::Application(_)
             | Action::Measure(_)
             | Action::Bfd(_)
+            | Action::Eliminate(_)
             | Action::Step(_)
             | Action::HandOver { .. } => false,
             // What they go on by tells: these stand above it in a plan, and no decision is one.
@@ -216,6 +223,24 @@ impl Other {
 /// BFD to an address of this host. What is for none of culvert's sessions is Linux's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bfd(pub(crate) Other);
+
+/// How packets of a flow are sent in copies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replicate {
+    /// Number of the replication among those of the rules.
+    pub(crate) set: u16,
+    /// State of the databases in which both ways were asked about.
+    pub(crate) generation: u32,
+    /// The longest packet that fits both ways with a copy's headers, in bytes.
+    pub(crate) longest: u16,
+    pub(crate) is_hop: bool,
+    /// True if the flow is of TCP: the MSS of its SYNs is clamped.
+    pub(crate) clamps_mss: bool,
+}
+
+/// Copies of other hosts, to an address of this host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Eliminate;
 
 /// How an SA protects packets.
 #[derive(Clone, Copy, Debug)]

@@ -22,8 +22,9 @@ mod time;
 mod turn;
 
 pub(crate) use action::{
-    Action, Aggregate, Bfd, BundleSlot, Decapsulate, Encapsulate, Forward, LinuxWay, LookSlot,
-    Measure, Offload, Other, RateSlot, Seal, StepTo, ToApplication, TranslationSlot, Wrap, ip_len,
+    Action, Aggregate, Bfd, BundleSlot, Decapsulate, Eliminate, Encapsulate, Forward, LinuxWay,
+    LookSlot, Measure, Offload, Other, RateSlot, Replicate, Seal, StepTo, ToApplication,
+    TranslationSlot, Wrap, ip_len,
 };
 pub(crate) use between::{Between, Made, RefusedStep, SteppedScratch};
 pub use counter::Counter;

@@ -52,6 +52,11 @@ pub enum Step {
         /// Name of the path. `None`: no path is good, and the rule stops the packet.
         path: Option<Arc<str>>,
     },
+    /// A second copy goes by another path.
+    Copied {
+        /// Name of that path.
+        path: Arc<str>,
+    },
     /// A segment of this node (SRv6). The packet is resolved again after its step.
     Sid {
         /// Name of the behaviour.

@@ -7,6 +7,7 @@ use wire::protocol;
 
 use super::bfd::of_bfd;
 use super::decision::ErrorCame;
+use super::eliminate::eliminated;
 use super::gtpu::{is_cut_gtpu, is_from_application, of_applications, service};
 use super::leave::{leave_to_linux, leaves_in_clear};
 use super::nat::Nat;
@@ -205,7 +206,7 @@ pub(super) fn decrypted<N: Notes>(
     match is_local {
         true => {
             let linux = measured(question, of_overlays(question, as_local(question)));
-            of_bfd(question, linux)
+            of_bfd(question, eliminated(question, linux))
         }
         // The SA's mark is for Linux's rules.
         false if marks.mark != mark => to_linux(question, marks, tunnel),

@@ -69,7 +69,7 @@ impl Fit {
     }
 
     /// Of a packet that does not fit; `longest` would.
-    fn of_too_long(mode: Mode, h: &Headers, longest: usize) -> Fit {
+    pub(super) fn of_too_long(mode: Mode, h: &Headers, longest: usize) -> Fit {
         match (h.family(), mode) {
             (Family::V4, _) if h.dont_fragment => Fit::TooBig { mtu: longest },
             (Family::V4, Mode::Tunnel | Mode::Iptfs) => Fit::CutBefore { mtu: longest },

@@ -57,7 +57,7 @@ pub(super) fn tell_path<N: Notes>(question: &mut Question<'_, N>, origin: Origin
     }
     let found = lookup(view, h, origin);
     // Of a translated connection its translation is told.
-    if let Some(Steered { rule: Some(rule), exit }) = steered(question, origin, &found) {
+    if let Some(Steered { rule: Some(rule), exit, .. }) = steered(question, origin, &found) {
         let path = exit.map(|exit| Arc::clone(&exit.name));
         question.tell(|| Step::Path { rule: Arc::clone(rule), path });
     }

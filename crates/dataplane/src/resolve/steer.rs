@@ -48,7 +48,7 @@ pub(super) fn steered<'v>(
     if context.nat.is_translated() {
         is_asked(context.view, found)?;
         let exit = context.view.steering.uplink_of(context.h.src)?;
-        return Some(Steered { rule: None, exit: Some(exit) });
+        return Some(Steered { rule: None, exit: Some(exit), copies: None });
     }
     let steered = by_rules(context, origin, found)?;
     match steered.exit.and_then(|exit| exit.clear.as_ref()) {
@@ -70,7 +70,7 @@ pub(super) fn uplink_for_linux<'v>(context: &Context<'v>, origin: Origin) -> Opt
     let steered = match translated {
         Some(src) => {
             is_asked(view, &found)?;
-            Steered { rule: None, exit: view.steering.uplink_of(src) }
+            Steered { rule: None, exit: view.steering.uplink_of(src), copies: None }
         }
         None => by_rules(context, origin, &found)?,
     };

@@ -10,6 +10,7 @@ use super::outbound_policy::ask_policy;
 use super::protect::protect;
 use super::protect_all::protect_all;
 use super::question::Context;
+use super::replicate::replicated;
 use super::ways::TunnelHop;
 use super::{Decision, Question};
 use crate::model::{Notes, Origin};
@@ -28,6 +29,9 @@ pub(super) fn through_tunnel<N: Notes>(
         return Decision::Error(cause, DropReason::OutTooBig, origin);
     }
     let answer = ask_policy(question, origin, tunnel.binding.outbound(origin.marks()));
+    if let Some(decision) = replicated(question, origin, &answer) {
+        return decision;
+    }
     in_tunnel(question, origin, answer, Some(tunnel.binding))
 }
 

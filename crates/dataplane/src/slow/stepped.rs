@@ -5,7 +5,7 @@ use io::BURST_LEN;
 use super::Slow;
 use crate::burst::Path;
 use crate::burst::classify::meta_of_packet;
-use crate::model::{Between, Ingress, Metas, Origin, RefusedStep};
+use crate::model::{Between, Ingress, Metas, Origin, RefusedStep, is_function};
 use crate::out::AnyOut;
 use crate::out::dressed::reason;
 use crate::out::segments::cause;
@@ -46,6 +46,8 @@ fn tell_refused(slow: &mut Slow, path: &mut Path, refused: RefusedStep) {
 /// Passes 1 to 3 of the first of such packets, as many as a burst has.
 fn enter_stepped(slow: &mut Slow, path: &mut Path, between: &mut Between, metas: &mut Metas) {
     let len = between.on.len().min(BURST_LEN);
+    let topology = &path.view.topology;
+    let has_rules = !topology.mark_rules.is_empty();
     let packets = between.on.iter_mut().zip(between.came.drain(..len));
     for ((packet, ingress), meta) in packets.zip(metas.places(len)) {
         match meta_of_packet(packet, meta) {
@@ -53,6 +55,9 @@ fn enter_stepped(slow: &mut Slow, path: &mut Path, between: &mut Between, metas:
                 // What was inside of another may be shorter than that.
                 packet.span.len = usize::from(meta.summary.fields.total_len());
                 meta.enter(ingress, true);
+                if has_rules && ingress.is_decrypted() && !is_function(ingress.ifindex) {
+                    meta.ingress.mark = topology.mark(ingress.ifindex, &meta.summary);
+                }
             }
             Err(reason) => meta.end = Some(reason.into()),
         }

@@ -7,6 +7,7 @@ pub(crate) mod overlays;
 pub(crate) mod path_ends;
 pub(crate) mod rate_rules;
 pub(crate) mod remark;
+pub(crate) mod replication;
 pub(crate) mod segments;
 pub(crate) mod steering;
 pub(crate) mod traffic;

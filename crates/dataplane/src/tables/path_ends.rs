@@ -3,6 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 use std::collections::HashSet;
 
+use crate::tables::replication::CopyRemoval;
 use wire::{Family, Fragment, Headers, icmpv4, icmpv6, protocol};
 
 /// The worker that sends probes and takes their replies, and sends those of others back.
@@ -17,6 +18,8 @@ pub struct PathEnds {
     pub sessions: HashSet<(SocketAddr, SocketAddr), ahash::RandomState>,
     /// Sessions of echoes: this host's address, and the far end's.
     pub echoes: HashSet<(IpAddr, IpAddr), ahash::RandomState>,
+    /// Set if this host removes second copies.
+    pub removal: Option<CopyRemoval>,
     /// Sessions of uplinks, whose replies come in clear.
     pub clear: ClearEnds,
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use selection::Choice;
 
+use crate::tables::replication::Replication;
 use crate::tables::traffic::{About, Rules, Traffic, TrafficMatch};
 
 /// Where the packets of a path leave.
@@ -46,6 +47,8 @@ pub struct SteerRule {
     pub matches: TrafficMatch,
     /// The paths that its flows take, as places among the exits. None stops them.
     pub choice: Choice,
+    /// Number of the replication among [`Steering::with_replications`], if its flows travel in copies.
+    pub copies: Option<u16>,
 }
 
 impl About for SteerRule {
@@ -61,6 +64,7 @@ pub struct Steering {
     exits: Vec<Option<PathExit>>,
     /// Interfaces of the paths that can be used, each with the place of its first path.
     ifindices: HashMap<u32, usize, ahash::RandomState>,
+    replications: Vec<Replication>,
 }
 
 /// Answer of the first rule about a packet.
@@ -70,6 +74,8 @@ pub(crate) struct Steered<'s> {
     pub(crate) rule: Option<&'s Arc<str>>,
     /// Where the packet leaves. `None`: the rule stops it.
     pub(crate) exit: Option<&'s PathExit>,
+    /// Number of the replication, if the packet travels in copies.
+    pub(crate) copies: Option<u16>,
 }
 
 impl Steering {
@@ -82,7 +88,23 @@ impl Steering {
                 ifindices.entry(exit.ifindex).or_insert(at);
             }
         }
-        Steering { rules: Rules::new(rules), exits, ifindices }
+        Steering { rules: Rules::new(rules), exits, ifindices, replications: Vec::new() }
+    }
+
+    /// The same, with how the flows of some rules travel in copies.
+    pub fn with_replications(self, replications: Vec<Replication>) -> Steering {
+        Steering { replications, ..self }
+    }
+
+    /// True if any flow travels in copies.
+    #[inline]
+    pub(crate) fn has_replications(&self) -> bool {
+        !self.replications.is_empty()
+    }
+
+    /// A replication by its number.
+    pub(crate) fn replication(&self, number: u16) -> Option<&Replication> {
+        self.replications.get(usize::from(number))
     }
 
     /// True if there are no paths to choose from.
@@ -114,7 +136,7 @@ impl Steering {
         let rule = self.rules.find(packet)?;
         let path = rule.choice.path(packet.flow_hash());
         let exit = path.and_then(|path| self.exits.get(usize::from(path))?.as_ref());
-        Some(Steered { rule: Some(&rule.name), exit })
+        Some(Steered { rule: Some(&rule.name), exit, copies: rule.copies })
     }
 
     /// Path of a packet that the routes lead to an interface. `None`: no path leaves by it, or a rule stops the packet.

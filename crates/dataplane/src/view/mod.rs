@@ -38,6 +38,10 @@ pub(crate) struct View {
     pub(crate) worker: WorkerIndex,
     /// The packet offload devices that the worker has a queue of.
     pub(crate) reach: Reach,
+    /// How many workers there are.
+    pub(crate) workers: usize,
+    /// State of the databases: one more whenever they have changed.
+    pub(crate) generation: u32,
 }
 
 impl View {
@@ -53,13 +57,26 @@ impl View {
         let steering = tables.steering.load_full();
         let nat = tables.nat.clone();
         let reach = Reach::default();
-        View { tables, topology, neighbours, path_mtus, steering, nat, reader, now, worker, reach }
+        View {
+            tables,
+            topology,
+            neighbours,
+            path_mtus,
+            steering,
+            nat,
+            reader,
+            now,
+            worker,
+            reach,
+            workers: 1,
+            generation: 0,
+        }
     }
 
     /// One of the same tables with another reader of the databases.
     pub(crate) fn sibling(&self, reader: Reader<Sa>) -> View {
         let view = View::new(Arc::clone(&self.tables), reader, self.worker, self.now);
-        View { reach: self.reach, ..view }
+        View { reach: self.reach, workers: self.workers, ..view }
     }
 
     /// Takes over what the control thread has published; true if neighbours, routes, path MTUs or steering changed.

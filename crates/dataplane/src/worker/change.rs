@@ -37,6 +37,7 @@ impl Worker {
         self.drain_helpers();
         let came = self.take_over(0);
         self.settle_payloads();
+        self.settle_copies();
         self.finish_round(true);
         self.end_helpers_steps();
         self.path.exec.out.transmit_all();
@@ -109,6 +110,7 @@ impl Worker {
         self.path.exec.rooms.fragments = Some(Box::new(fragments));
         let (out, now_ns) = (&mut self.path.exec.out, self.path.view.now.ns);
         self.path.view.worker = index;
+        self.path.view.workers = workers;
         out.peers = peers;
         // The limits of what waits are shared by the workers.
         let mut old = core::mem::replace(&mut out.neighbours, NeighbourQueue::new(workers));

@@ -4,6 +4,7 @@ mod answers;
 mod asked;
 mod bfd;
 mod change;
+mod copies;
 mod crypto_worker;
 mod helper;
 mod helpers;
@@ -196,7 +197,8 @@ impl Worker {
     pub fn new(mut parts: WorkerParts) -> Worker {
         let Team { index, shared, peers } = parts.team;
         let workers = peers.as_ref().map_or(1, Peers::workers);
-        let view = View::new(parts.tables, parts.reader, index, shared.now());
+        let mut view = View::new(parts.tables, parts.reader, index, shared.now());
+        view.workers = workers;
         let flows = FlowCache::new(parts.flows, parts.ivs.random());
         let crypt = Crypt::new(parts.engine, parts.ivs, Resync::new());
         let reports = Reports::new(parts.events, Arc::clone(&shared));
@@ -268,6 +270,9 @@ impl Worker {
         }
         if self.path.exec.rooms.rates.has_queues() {
             self.tend_queues();
+        }
+        if self.path.exec.rooms.recoveries.has_waiting() {
+            self.tend_copies();
         }
         self.slow.expire(&mut self.path);
         let late = self.take_late();
@@ -535,6 +540,7 @@ impl Worker {
     /// Ends every packet that is still here, and closes the ports.
     fn close(&mut self) {
         self.settle_payloads();
+        self.settle_copies();
         self.finish_round(true);
         self.end_helpers_steps();
         let out = &mut self.path.exec.out;

@@ -20,6 +20,8 @@ impl Worker {
             if exec.rooms.aggfrag.is_used() { exec.rooms.aggfrag.due_ns() } else { None };
         let probes_ns = exec.rooms.paths.as_ref().and_then(|paths| paths.due_ns());
         let bfd_ns = exec.rooms.bfd.as_ref().and_then(|sessions| sessions.due_ns());
-        tokens_ns.into_iter().chain(payloads_ns).chain(probes_ns).chain(bfd_ns).min()
+        let copies_ns = exec.rooms.recoveries.due_ns();
+        let others = [payloads_ns, probes_ns, bfd_ns, copies_ns];
+        tokens_ns.into_iter().chain(others.into_iter().flatten()).min()
     }
 }

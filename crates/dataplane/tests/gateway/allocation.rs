@@ -4,6 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use crate::packets::Ip;
+use crate::replication::{Sites, voice};
 use crate::support::{Gateway, Pair, Side, Sizes, Spec};
 
 thread_local! {
@@ -79,6 +80,27 @@ fn a_warm_worker_does_not_allocate() {
     let mut pair = Pair::new(&crate::iptfs::spec(|_| {}));
     traffic(&mut pair, 300);
     assert_eq!(traffic(&mut pair, 300), (0, 0), "in payloads");
+}
+
+/// Packets that are sent in copies, and wait for those before them at the far end.
+#[test]
+fn copies_do_not_allocate() {
+    let mut sites = Sites::new(50);
+    let mut made = (0, 0);
+    for _ in 0..2 {
+        (0..100).for_each(|n| sites.a.put_lan(&voice(n)));
+        made.0 = allocations(&mut sites.a);
+        let mut copies = sites.a.wan_out();
+        // Each two in the wrong order, and one of seven lost.
+        copies.chunks_mut(4).for_each(|four| four.reverse());
+        let came = copies.iter().zip(0..).filter(|(_, n)| n % 7 != 0);
+        came.for_each(|(copy, _)| sites.b.put_wan(copy));
+        made.1 = allocations(&mut sites.b);
+        sites.b.now.ns += 50_000_000;
+        made.1 += allocations(&mut sites.b);
+        assert!(sites.b.lan_out().len() > 90);
+    }
+    assert_eq!(made, (0, 0));
 }
 
 /// Packets that wait for tokens, and go on or find no room.

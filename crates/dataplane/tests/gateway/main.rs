@@ -45,6 +45,7 @@ mod pool;
 mod ports;
 mod rates;
 mod reasons;
+mod replication;
 mod resync;
 mod route_based;
 mod shaping;

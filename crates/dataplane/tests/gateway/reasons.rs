@@ -15,7 +15,7 @@ use crate::support::{
 };
 use crate::{
     bfd, device, gtpu, ipcomp, iptfs, iptfs_rates, nested, newcomers, overlays, paths, rates,
-    route_based, shaping, srv6, steering,
+    replication, route_based, shaping, srv6, steering,
 };
 
 /// Makes gateway B drop one packet at least for this reason.
@@ -285,6 +285,10 @@ fn produce(reason: DropReason) -> Gateway {
         DropReason::ProbeRefused => b = paths::produce(),
         DropReason::BfdRefused => b = bfd::produce(),
         DropReason::NewFlowLimit => b = newcomers::produce(),
+        DropReason::CopyDuplicate
+        | DropReason::CopyLate
+        | DropReason::CopyUnknown
+        | DropReason::CopyMalformed => b = replication::produce(reason),
         DropReason::NoPath => b = steering::produce(),
         DropReason::SteerCleartext => b = steering::produce_in_clear(),
         DropReason::RateLimit => b = rates::produce(),

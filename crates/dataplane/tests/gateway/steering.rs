@@ -114,7 +114,7 @@ fn steer_with(g: &Gateway, rules: Vec<SteerRule>, is_translated: bool) {
 /// A rule that has chosen these paths, in equal shares.
 fn rule(name: &str, matches: TrafficMatch, paths: &[u16]) -> SteerRule {
     let takers: Vec<_> = paths.iter().map(|path| Candidate { path: *path, weight: 1 }).collect();
-    SteerRule { name: name.into(), matches, choice: Choice::new(takers) }
+    SteerRule { name: name.into(), matches, choice: Choice::new(takers), copies: None }
 }
 
 /// A packet of the flow to a host. The first packet's DSCP decides for its flow.

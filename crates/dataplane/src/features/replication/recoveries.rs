@@ -1,0 +1,162 @@
+//! Streams of others whose worker this is, and the packets that wait in them.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use io::Packet;
+use outcome::{DropReason, Outcome};
+use preof::{Numbered, Recovery, Refusal};
+
+use crate::model::Ingress;
+use crate::out::{AnyOut, Out};
+use crate::view::View;
+
+/// Most streams of one worker.
+const STREAMS: usize = 1024;
+
+/// Time in which a stream without packets makes room for another one.
+const KEPT_NS: u64 = 60_000_000_000;
+
+/// Most packets of one worker that wait for those before them. Beyond that they go on as they come.
+const MOST_WAITING: usize = 1024;
+
+/// The streams of one thread. They take memory with the first packet.
+#[derive(Default)]
+pub(crate) struct Recoveries {
+    /// State of the databases that plans are known to be good in.
+    pub(crate) generation: u32,
+    streams: HashMap<u32, Stream, ahash::RandomState>,
+    /// Labels of streams in which packets wait.
+    labels: Vec<u32>,
+    waiting: usize,
+}
+
+struct Stream {
+    /// The sender that had the label when the stream began.
+    sender: u64,
+    used_ns: u64,
+    recovery: Recovery<Waiting>,
+}
+
+type Waiting = (Packet, Ingress);
+
+impl Recoveries {
+    /// True if packets wait.
+    #[inline(always)]
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// When one has waited for long enough.
+    pub(crate) fn due_ns(&self) -> Option<u64> {
+        let streams = self.labels.iter().filter_map(|label| self.streams.get(label));
+        streams.filter_map(|stream| stream.recovery.due_ns()).min()
+    }
+
+    /// Takes a packet that was inside of a copy; `ingress` is how the copy came. Those whose turn it is go on behind the burst.
+    pub(super) fn push(
+        &mut self,
+        (view, out): (&View, &mut Out),
+        Numbered { label, number }: Numbered,
+        packet: Packet,
+        ingress: Ingress,
+    ) {
+        let now_ns = view.now.ns;
+        let removal = view.topology.path_ends.removal.as_ref();
+        let Some((removal, sender)) = removal.and_then(|r| Some((r, r.labels.sender(label)?)))
+        else {
+            return out.drop(packet, DropReason::CopyUnknown);
+        };
+        let wait_ns = if self.waiting < MOST_WAITING { removal.wait_ns } else { 0 };
+        if self.streams.len() >= STREAMS && !self.streams.contains_key(&label) {
+            self.forget_idle(now_ns);
+            if self.streams.len() >= STREAMS {
+                return out.drop(packet, DropReason::CopyUnknown);
+            }
+        }
+        let stream = match self.streams.entry(label) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(free) => free.insert(Stream::of(sender)),
+        };
+        let before = stream.recovery.waiting();
+        if stream.sender != sender {
+            // The label is another's: what is left of the one before goes on.
+            stream.recovery.drain(|(packet, ingress)| out.between.push(packet, ingress));
+            *stream = Stream::of(sender);
+        }
+        stream.used_ns = now_ns;
+        let gaps = stream.recovery.gaps();
+        let deliver = |(packet, ingress)| out.between.push(packet, ingress);
+        let pushed = stream.recovery.push(number, (packet, ingress), (now_ns, wait_ns), deliver);
+        out.counters.work.copies_gaps.add(stream.recovery.gaps() - gaps);
+        let after = stream.recovery.waiting();
+        if let Err((refusal, (packet, _))) = pushed {
+            let reason = match refusal {
+                Refusal::Duplicate => DropReason::CopyDuplicate,
+                Refusal::Late => DropReason::CopyLate,
+            };
+            out.drop(packet, reason);
+        }
+        self.note(out, label, (before, after));
+    }
+
+    /// Has those go on that have waited for long enough; all, if `is_last`.
+    pub(crate) fn expire(&mut self, out: &mut Out, now_ns: u64, is_last: bool) {
+        let mut place = 0;
+        while let Some(label) = self.labels.get(place).copied() {
+            let Some(stream) = self.streams.get_mut(&label) else {
+                self.labels.swap_remove(place);
+                continue;
+            };
+            let recovery = &mut stream.recovery;
+            let (before, gaps) = (recovery.waiting(), recovery.gaps());
+            let deliver = |(packet, ingress)| out.between.push(packet, ingress);
+            match is_last {
+                true => recovery.drain(deliver),
+                false => recovery.expire(now_ns, deliver),
+            }
+            out.counters.work.copies_gaps.add(recovery.gaps() - gaps);
+            let after = recovery.waiting();
+            self.note(out, label, (before, after));
+            // The place has another one if nothing waits any more.
+            place += usize::from(after > 0);
+        }
+    }
+
+    /// Forgets all streams, which have another worker from now on, or none. What still waits is dropped.
+    pub(crate) fn forget(&mut self, out: &mut Out) {
+        for (_, mut stream) in self.streams.drain() {
+            let waiting = stream.recovery.waiting();
+            out.released(waiting.into());
+            stream.recovery.drain(|(packet, _)| out.drop(packet, DropReason::HoldTimeout));
+        }
+        self.labels.clear();
+        self.waiting = 0;
+    }
+
+    /// Counts what waits in a stream.
+    fn note(&mut self, out: &Out, label: u32, (before, after): (u32, u32)) {
+        let (more, less) = (after.saturating_sub(before), before.saturating_sub(after));
+        self.waiting = (self.waiting + more as usize).saturating_sub(less as usize);
+        out.counters.count(Outcome::Held, more.into());
+        out.released(less.into());
+        out.counters.work.copies_waited.add(more.into());
+        match (before, after) {
+            (0, 1..) => self.labels.push(label),
+            (1.., 0) => self.labels.retain(|known| *known != label),
+            _ => {}
+        }
+    }
+
+    fn forget_idle(&mut self, now_ns: u64) {
+        self.streams.retain(|_, stream| {
+            stream.recovery.waiting() > 0 || now_ns.saturating_sub(stream.used_ns) <= KEPT_NS
+        });
+    }
+}
+
+impl Stream {
+    fn of(sender: u64) -> Stream {
+        Stream { sender, used_ns: 0, recovery: Recovery::default() }
+    }
+}

@@ -1,0 +1,93 @@
+//! Flows that travel in copies (PREOF, RFC 9566): over which paths, and under which labels and numbers.
+
+use core::net::IpAddr;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+use paths::{Labels, Removal, STREAMS};
+use preof::{NUMBERS, Numbered};
+
+/// Paths that a packet takes at once.
+pub const MOST_COPIES: usize = 2;
+
+/// First UDP source port of copies; each stream has the next one (RFC 9025 §4).
+const FIRST_PORT: u16 = 49_152;
+
+/// Streams towards one far end. Their numbers are shared by all workers, and stay when rules change.
+#[derive(Debug)]
+pub struct Streams {
+    removal: Removal,
+    next: [AtomicU32; STREAMS as usize],
+}
+
+impl Streams {
+    /// Streams under the labels that the far end has assigned.
+    pub fn new(removal: Removal) -> Streams {
+        Streams { removal, next: core::array::from_fn(|_| AtomicU32::new(0)) }
+    }
+
+    /// Consent of the far end.
+    pub const fn removal(&self) -> Removal {
+        self.removal
+    }
+
+    /// Label and next number of the stream of a flow, and its source port. `spread` is a number of the flow.
+    pub(crate) fn next(&self, spread: u32) -> (Numbered, u16) {
+        let stream = spread % STREAMS;
+        let next = self.next.get(stream as usize);
+        let number = next.map_or(0, |next| next.fetch_add(1, Ordering::Relaxed)) % NUMBERS;
+        // Below 16.
+        (Numbered { label: self.removal.label + stream, number }, FIRST_PORT + stream as u16)
+    }
+}
+
+/// Way of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyWay {
+    /// Name of the path.
+    pub name: Arc<str>,
+    /// Index of its tunnel interface.
+    pub ifindex: u32,
+    /// Address of this host on the path.
+    pub src: IpAddr,
+    /// Address of the far end on it.
+    pub dst: IpAddr,
+}
+
+/// How the flows of a rule travel in copies.
+#[derive(Clone, Debug)]
+pub struct Replication {
+    /// Streams of their far end.
+    pub streams: Arc<Streams>,
+    /// The paths: the one that the rule has chosen first.
+    pub ways: [CopyWay; MOST_COPIES],
+}
+
+impl PartialEq for Replication {
+    fn eq(&self, other: &Replication) -> bool {
+        Arc::ptr_eq(&self.streams, &other.streams) && self.ways == other.ways
+    }
+}
+
+/// Removal of second copies by this host.
+#[derive(Clone, Debug)]
+pub struct CopyRemoval {
+    /// Labels that it has assigned.
+    pub labels: Arc<Labels>,
+    /// How long packets wait for those before them, in nanoseconds; 0: not at all.
+    pub wait_ns: u64,
+}
+
+impl PartialEq for CopyRemoval {
+    fn eq(&self, other: &CopyRemoval) -> bool {
+        Arc::ptr_eq(&self.labels, &other.labels) && self.wait_ns == other.wait_ns
+    }
+}
+
+impl Eq for CopyRemoval {}
+
+/// Worker, of so many, that removes the second copies of a label's packets: one for all copies, whatever worker receives
+/// them. It hangs on the stream alone, as the source port does, so that plans stay right when labels change.
+pub(crate) const fn home_of(label: u32, workers: usize) -> usize {
+    (label % STREAMS) as usize % workers
+}
