@@ -86,10 +86,11 @@ def _swanctl(here, there, me, other, more):
     return f'connections {{{connections}{more}}}\nsecrets {{ ike {{ secret = "a secret for tests only" }} }}\n'
 
 
-def branch(net, *, path="", config="", probes=True, near="", near_connections=""):
+def branch(net, *, path="", config="", probes=True, reflector="", near="", near_connections=""):
     """Gives both gateways of a `net4` the uplinks, tunnels and paths, and starts them; the impaired wire.
 
-    `path` is added to each `[[path]]`, `config` to both configurations; `near` and `near_connections` to those of gateway A."""
+    `path` is added to each `[[path]]`, `reflector` to `[paths]`, `config` to both configurations; `near` and `near_connections` to those
+    of gateway A."""
     for gateway, here, there, me, other in (
         (net.gwa, 1, 2, "branch", "dc"), (net.gwb, 2, 1, "dc", "branch"),
     ):  # fmt: skip
@@ -99,7 +100,7 @@ def branch(net, *, path="", config="", probes=True, near="", near_connections=""
         more = "".join(_TUNNEL.format(**vars(uplink)) for uplink in UPLINKS)
         if probes:
             paths = (_PATH.format(**vars(uplink), here=here, there=there, settings=path) for uplink in UPLINKS)
-            more += _REFLECTOR + "".join(paths)
+            more += f"{_REFLECTOR}{reflector}\n" + "".join(paths)
         more += config + (near if is_near else "")
         gateway.daemon.write_config(gateway.daemon.config.read_text() + more)
     net.start()

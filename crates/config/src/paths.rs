@@ -24,6 +24,10 @@ pub struct PathsConfig {
     pub counts: bool,
     /// The first UDP port of this host's probes. Sessions between the same addresses have one each.
     pub source_port: u16,
+    /// True if second copies of others' packets are removed, and their senders are told so.
+    pub remove_copies: bool,
+    /// How long packets out of copies wait for those before them, in milliseconds; 0: not at all.
+    pub copies_wait_ms: u32,
 }
 
 impl Default for PathsConfig {
@@ -35,6 +39,8 @@ impl Default for PathsConfig {
             per_second: 10_000,
             counts: false,
             source_port: 49_862,
+            remove_copies: false,
+            copies_wait_ms: 50,
         }
     }
 }
@@ -355,6 +361,15 @@ pub(super) fn problems(of_all: &PathsConfig, paths: &[PathConfig], around: &Arou
     if !(1..=100_000).contains(&of_all.per_second) {
         add("paths.per_second".into(), of_all.per_second.to_string(), "1 to 100000");
     }
+    if of_all.remove_copies && !of_all.reflector {
+        let allowed =
+            "reflector = true too: by its reflections senders learn that copies are removed";
+        add("paths.remove_copies".into(), "true".into(), allowed);
+    }
+    if of_all.copies_wait_ms > 500 {
+        let allowed = "0 to 500 milliseconds";
+        add("paths.copies_wait_ms".into(), of_all.copies_wait_ms.to_string(), allowed);
+    }
     let last = usize::from(of_all.source_port) + MOST_BETWEEN;
     if of_all.source_port < 1024 || last > 65_536 {
         add("paths.source_port".into(), of_all.source_port.to_string(), "1024 to 65280");
@@ -441,6 +456,8 @@ mod tests {
             ("[paths]\nkey_files = [\"key\"]\n".into(), "paths.key_files[0]"),
             ("[paths]\nper_second = 0\n".into(), "paths.per_second"),
             ("[paths]\nport = 0\n".into(), "paths.port"),
+            ("[paths]\nremove_copies = true\n".into(), "paths.remove_copies"),
+            ("[paths]\ncopies_wait_ms = 501\n".into(), "paths.copies_wait_ms"),
             ("[paths]\nport = 50000\n".into(), "paths.port"),
             ("[paths]\nsource_port = 65500\n".into(), "paths.source_port"),
         ] {

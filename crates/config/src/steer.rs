@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::limit::{Names, Wrong};
 use super::marks::Dscp;
 use super::packets::with_packet_keys;
-use super::paths::PathConfig;
+use super::paths::{PathConfig, PathMode};
 
 with_packet_keys! {
     /// `[[steer]]`: paths of some traffic. The first entry that is about a packet decides, once for its flow.
@@ -29,6 +29,9 @@ with_packet_keys! {
         /// Shares of the paths, in their order; equal when left out.
         #[serde(default)]
         pub weights: Option<Vec<u16>>,
+        /// Paths that each packet takes at once: 2 to have a second copy by another path.
+        #[serde(default = "one")]
+        pub copies: u8,
         /// Treatment of packets while no path is good.
         #[serde(default)]
         pub otherwise: Otherwise,
@@ -67,6 +70,10 @@ pub enum Otherwise {
     Best,
     /// They are dropped.
     Block,
+}
+
+const fn one() -> u8 {
+    1
 }
 
 const fn return_after_s() -> u32 {
@@ -145,6 +152,16 @@ impl SteerConfig {
         {
             return Some(("max_loss_percent", percent.to_string(), "0 to 100"));
         }
+        if !(1..=2).contains(&self.copies) {
+            return Some(("copies", self.copies.to_string(), "1 or 2"));
+        }
+        if self.copies > 1 && (self.paths.len() < 2 || self.spread == SpreadOf::Share) {
+            return Some((
+                "copies",
+                self.copies.to_string(),
+                "1, or at least two paths and spread = \"prefer\": a second copy takes the next best path",
+            ));
+        }
         if self.return_after_s > 86_400 {
             return Some((
                 "return_after_s",
@@ -190,6 +207,11 @@ fn wrong_path(
         if path.tunnel.is_none() && path.uplink.is_none() {
             return wrong("a path with a tunnel or an uplink, which is where its packets leave");
         }
+        if entry.copies > 1 && (path.mode != PathMode::Stamp || path.tunnel.is_none()) {
+            return wrong(
+                "a path with a tunnel and mode = \"stamp\", by which its far end says that it removes copies",
+            );
+        }
         let is_measured = |class: Dscp| path.dscp.contains(&class);
         if !entry.class_of(path).is_some_and(is_measured) {
             return wrong(
@@ -210,7 +232,8 @@ mod tests {
     const PATHS: &str = "[[tunnel]]\ninterface = \"ipsec0\"\nif_id = 1\n[[tunnel]]\ninterface = \"ipsec1\"\nif_id = 2\n\
         [[path]]\nname = \"a\"\ntunnel = \"ipsec0\"\nsource = \"10.0.0.1\"\nto = \"10.0.0.2\"\ndscp = [\"EF\", \"BE\"]\n\
         [[path]]\nname = \"b\"\ntunnel = \"ipsec1\"\nsource = \"10.0.1.1\"\nto = \"10.0.1.2\"\n\
-        [[path]]\nname = \"c\"\nsource = \"10.0.2.1\"\nto = \"10.0.2.2\"\n";
+        [[path]]\nname = \"c\"\nsource = \"10.0.2.1\"\nto = \"10.0.2.2\"\n\
+        [[path]]\nname = \"e\"\ntunnel = \"ipsec1\"\nsource = \"10.0.1.1\"\nto = \"10.0.1.2\"\nmode = \"icmp\"\n";
 
     fn parse(rules: &str) -> Result<Config, String> {
         let text = format!("{PATHS}{rules}");
@@ -254,6 +277,14 @@ mod tests {
                 rule("paths = [\"a\"]\nsrc = \"::/0\"\ndst = \"10.0.0.0/8\""),
                 "steer[0].dst = \"10.0.0.0\": this cannot be\n  of the family of src",
             ),
+            (rule("paths = [\"a\", \"b\"]\nclass = 0\ncopies = 3"), "steer[0].copies"),
+            (rule("paths = [\"a\", \"b\"]\nclass = 0\ncopies = 0"), "steer[0].copies"),
+            (rule("paths = [\"a\"]\ncopies = 2"), "at least two paths"),
+            (
+                rule("paths = [\"a\", \"b\"]\nclass = 0\ncopies = 2\nspread = \"share\""),
+                "steer[0].copies",
+            ),
+            (rule("paths = [\"a\", \"e\"]\nclass = 0\ncopies = 2"), "mode = \"stamp\""),
             (rule("paths = [\"a\"]\notherwise = \"drop\""), "best, block"),
             (rule("paths = [\"a\"]\nfoo = 1"), "steer[0].foo"),
         ] {

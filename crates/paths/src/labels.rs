@@ -10,7 +10,7 @@ pub const STREAMS: u32 = 16;
 /// The first label: those before it are special (RFC 3032 §2.1).
 const FIRST: u32 = 16;
 
-/// Most senders.
+/// Most senders that have labels at a time.
 const SENDERS: usize = 1024;
 
 /// Time in which a sender without probes makes room for another one.

@@ -11,6 +11,19 @@ pub struct Steer {
     pub paths: Vec<SteerPath>,
     /// Seconds for which a path must be well before it has flows again.
     pub return_after_s: u32,
+    /// Second copies of its packets, if it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<SteerCopies>,
+}
+
+/// Second copies of a rule's packets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SteerCopies {
+    /// They go by this path.
+    By(String),
+    /// There are none, for this reason.
+    Refused(String),
 }
 
 /// A path under a rule.

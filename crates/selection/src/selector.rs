@@ -62,6 +62,34 @@ impl Selector {
         is_new
     }
 
+    /// The best path beside the one that all flows take, of those that `may` carry the same: a good one in the rule's
+    /// order, else the least bad one that is alive. Among bad ones `present` stays until another is better by 10 %.
+    /// `None` if there is none, or flows take several paths.
+    pub fn runner_up(
+        &self,
+        present: Option<u16>,
+        quality: impl Fn(u16) -> Option<Quality>,
+        may: impl Fn(u16) -> bool,
+    ) -> Option<u16> {
+        let [taken] = self.choice.takers() else { return None };
+        let others = || {
+            self.standings().filter(|(path, standing)| {
+                *path != taken.path && *standing != Standing::Dead && may(*path)
+            })
+        };
+        if let Some((good, _)) = others().find(|(_, standing)| *standing == Standing::Good) {
+            return Some(good);
+        }
+        let excess = |path: u16| quality(path).map_or(0, |q| self.rule.bounds.excess(&q));
+        let (least, _) = others().min_by_key(|(path, _)| excess(*path))?;
+        let present = present.filter(|present| others().any(|(path, _)| path == *present));
+        let (better, of) = BETTER;
+        Some(match present {
+            Some(present) if excess(least) >= excess(present) / of * better => present,
+            _ => least,
+        })
+    }
+
     /// The choice by the standings.
     fn choose(&mut self, measured: &[Option<Quality>]) -> Choice {
         let good: Vec<Candidate> = self

@@ -1,12 +1,13 @@
 //! Paths that are measured (`[[path]]`, `[paths]`): what the worker that measures is told, and what it tells.
 
+mod copies;
 mod keys;
 mod rows;
 mod rules;
 mod states;
 mod uplinks;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,13 +17,14 @@ use apps::AppId;
 use config::{PathConfig, PathMode, PathsConfig, SteerConfig};
 
 use dataplane::{
-    PathEnds, PathReflector, PathSession, PathSetup, PathState, ProbeExit, Probes, Steering,
+    CopyRemoval, PathEnds, PathReflector, PathSession, PathSetup, PathState, ProbeExit, Probes,
+    Steering,
 };
 use esp::IvSource;
 use mirror::Snapshot;
 use paths::stamp::Key;
-use paths::{Kind, Limits, Prober, Quality, Reflector};
-use report::{Occurrence, PathStanding, Steer, SteerPath};
+use paths::{Kind, Labels, Limits, Prober, Quality, Reflector, Removal, Remover};
+use report::{Occurrence, PathStanding, Steer, SteerCopies, SteerPath};
 
 use crate::clock::Now;
 use crate::workers::Workers;
@@ -58,14 +60,24 @@ pub struct Paths {
     /// Bits of the mark of what culvert gives back to Linux.
     own_mark: u32,
     selection: PathSelection,
-    /// Qualities by session, as the worker has told them last.
-    measured: HashMap<u32, Quality>,
+    /// By session, as the worker has told last.
+    measured: HashMap<u32, Measured>,
+    /// Identity by which far ends know this host where packets travel in copies; 0 while nobody has asked for it.
+    identity: u64,
+    /// Labels of hosts whose second copies are removed here. They stay when the configuration changes.
+    labels: Arc<Labels>,
     /// True if paths are to be judged at once: a state, an interface or a rule has changed.
     is_urgent: bool,
     /// Place of the session whose state has changed last, of which the worker has not been asked since.
     changed: Option<usize>,
     /// Place of the session that the worker is asked of next, and when.
     next: (usize, Option<Instant>),
+}
+
+/// Measurements of a session.
+struct Measured {
+    quality: Quality,
+    removal: Option<Removal>,
 }
 
 /// A path in one class.
@@ -76,6 +88,8 @@ struct Session {
     path: usize,
     dscp: u8,
     probes: Probes,
+    /// True if the far end is asked for removal of copies.
+    asks: bool,
     /// Random bits, so that who does not see probes cannot answer them.
     noise: u64,
     state: PathState,
@@ -107,6 +121,11 @@ impl Paths {
             let random = IvSource::new().map_err(|error| format!("no random numbers: {error}"))?;
             self.random = Some(random);
         }
+        if let Some(random) = self.random.as_mut().filter(|_| self.identity == 0) {
+            self.identity = random.random().max(1);
+        }
+        let in_copies = steers.iter().filter(|steer| steer.copies > 1);
+        let in_copies: HashSet<&String> = in_copies.flat_map(|steer| &steer.paths).collect();
         let old = core::mem::take(&mut self.sessions);
         let known = |session: &Session| Some(self.configured.get(session.path)?.name.as_str());
         let old: HashMap<(&str, u8), &Session> = old
@@ -126,8 +145,9 @@ impl Paths {
                     PathMode::Icmp => Probes::Echo(ECHO_IDENT.wrapping_add(*place)),
                 };
                 *place += 1;
+                let asks = in_copies.contains(&path.name);
                 let known = old.get(&(path.name.as_str(), class.0)).filter(|session| {
-                    session.probes == probes
+                    (session.probes, session.asks) == (probes, asks)
                         && self.configured.get(session.path) == Some(path)
                         && path.key_file.iter().all(|file| self.keys.get(file) == keys.get(file))
                 });
@@ -138,7 +158,7 @@ impl Paths {
                         let (id, state) = (self.next_id, PathState::Untried);
                         let since = now.at;
                         let noise = self.random.as_mut().map_or(0, IvSource::random);
-                        Session { id, path: at, dscp: class.0, probes, noise, state, since }
+                        Session { id, path: at, dscp: class.0, probes, asks, noise, state, since }
                     }
                 };
                 sessions.push(session);
@@ -177,6 +197,10 @@ impl Paths {
     fn all_ends(&self) -> PathEnds {
         let mut ends = PathEnds {
             reflector: self.reflector.map(|_| self.options.port),
+            removal: self.options.remove_copies.then(|| CopyRemoval {
+                labels: Arc::clone(&self.labels),
+                wait_ns: u64::from(self.options.copies_wait_ms) * 1_000_000,
+            }),
             ..PathEnds::default()
         };
         for session in &self.sessions {
@@ -227,7 +251,11 @@ impl Paths {
             let keys = options.key_files.iter().filter_map(|file| keys.get(file).cloned());
             let counted = if options.counts { COUNTED_SESSIONS } else { 0 };
             let limits = Limits { per_second: options.per_second, sessions: counted };
-            let reflector = Reflector::new(keys.collect(), limits);
+            let mut reflector = Reflector::new(keys.collect(), limits);
+            if options.remove_copies {
+                let labels = Arc::clone(&self.labels);
+                reflector = reflector.with_remover(Remover::new(labels, self.identity));
+            }
             PathReflector { id, port: options.port, reflector }
         });
         workers.measure(PathSetup { sessions, reflector });
@@ -268,11 +296,18 @@ impl Paths {
         self.is_urgent = false;
         let Paths { sessions, by_class, measured, selection, .. } = self;
         let clock = Duration::from_nanos(now.at_ns);
+        let session_of =
+            |path, class| by_class.get(&(path, class)).and_then(|at| sessions.get(*at));
+        let quality = |path, class| {
+            let session = session_of(path, class)?;
+            quality_of(session.state, measured.get(&session.id).map(|of| &of.quality))
+        };
+        let consent = |path, class| {
+            let session = session_of(path, class).filter(|session| session.asks)?;
+            measured.get(&session.id)?.removal
+        };
         let (steering, changed) =
-            selection.update(clock, snapshot, application, |path, class| {
-                let session = by_class.get(&(path, class)).and_then(|at| sessions.get(*at))?;
-                quality_of(session.state, measured.get(&session.id))
-            })?;
+            selection.update(clock, snapshot, application, quality, consent)?;
         let by_rule = |name: &String| Occurrence::Steered {
             rule: name.clone(),
             paths: selection.takers(name),
@@ -284,7 +319,9 @@ impl Paths {
     fn ask(&mut self, workers: &Workers, from: usize) -> (usize, usize) {
         let Some(reports) = workers.measured(from) else { return (0, 0) };
         let asked = (reports.sessions.len(), reports.left);
-        let told = reports.sessions.into_iter().map(|report| (report.id, report.quality));
+        let told = reports.sessions.into_iter().map(|report| {
+            (report.id, Measured { quality: report.quality, removal: report.removal })
+        });
         self.measured.extend(told);
         asked
     }
@@ -308,10 +345,15 @@ impl Paths {
                 weight,
             }
         };
-        let rules = self.selection.rules().map(|(rule, paths)| Steer {
+        let copies = self.selection.copies().chain(std::iter::repeat(None));
+        let rules = self.selection.rules().zip(copies).map(|((rule, paths), copies)| Steer {
             rule: rule.name.clone(),
             paths: paths.into_iter().map(path).collect(),
             return_after_s: rule.return_after_s,
+            copies: copies.map(|copies| match copies {
+                Ok(path) => SteerCopies::By(path),
+                Err(why) => SteerCopies::Refused(why),
+            }),
         });
         rules.collect()
     }
@@ -344,7 +386,10 @@ impl Paths {
         let plan = path.plan();
         // Not all at once.
         let due_ns = now_ns + noise % plan.interval_ns;
-        let prober = Prober::new(kind, plan, (noise >> 32) as u32, due_ns);
+        let mut prober = Prober::new(kind, plan, (noise >> 32) as u32, due_ns);
+        if session.asks {
+            prober = prober.asking_for_removal(self.identity);
+        }
         Some(PathSession {
             id: session.id,
             local: path.source,

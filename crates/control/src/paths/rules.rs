@@ -4,11 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::paths::Removal;
 use apps::AppId;
 use config::{PathConfig, SteerConfig};
 use dataplane::{ClearExit, PathExit, SteerRule, Steering};
 use mirror::Snapshot;
 use selection::{Quality, Selector, Standing};
+
+use super::copies::{AllStreams, Refused, Second, Told, replication, second};
 
 /// An index that no interface has.
 pub(super) const NO_INTERFACE: u32 = u32::MAX;
@@ -25,6 +28,9 @@ pub struct PathSelection {
     interfaces: Vec<Option<u32>>,
     applications: Vec<Option<AppId>>,
     exits: Vec<Option<PathExit>>,
+    /// Of each rule the second path of its packets, or why there is none. `None`: it wants none.
+    seconds: Vec<Option<Result<Second, Refused>>>,
+    streams: AllStreams,
     is_new: bool,
     /// True if interfaces may be others than those that exits were found by.
     are_links_new: bool,
@@ -47,6 +53,7 @@ impl PathSelection {
             known.map_or_else(new, |at| old.swap_remove(at))
         };
         self.rules = rules.iter().map(&mut with_state).collect();
+        self.seconds.clear();
         self.paths = paths.to_vec();
         self.is_new = true;
     }
@@ -64,12 +71,14 @@ impl PathSelection {
     /// Judges all paths. `Some` if workers need other rules, with the names of those whose paths have changed.
     ///
     /// `quality` answers for a path, by its place, and a class of probes; `None` for one that is not measured yet.
+    /// `consent` likewise, about removal of copies by its far end.
     pub fn update(
         &mut self,
         now: Duration,
         snapshot: &Snapshot,
         application: impl Fn(&str) -> Option<AppId>,
         quality: impl Fn(usize, u8) -> Option<Quality>,
+        consent: impl Fn(usize, u8) -> Option<Removal>,
     ) -> Option<(Steering, Vec<String>)> {
         let mut is_other = std::mem::take(&mut self.is_new);
         if std::mem::take(&mut self.are_links_new) || is_other {
@@ -90,9 +99,10 @@ impl PathSelection {
             .collect();
         is_other |= applications != self.applications;
         self.applications = applications;
-        let PathSelection { exits, paths, rules, .. } = self;
+        let PathSelection { exits, paths, rules, seconds, .. } = self;
         let mut changed = Vec::new();
-        for (rule, selector) in rules {
+        seconds.resize(rules.len(), None);
+        for ((rule, selector), present) in rules.iter_mut().zip(seconds) {
             let of_path = |at: u16| {
                 let at = usize::from(at);
                 if exits.get(at).is_none_or(Option::is_none) {
@@ -100,30 +110,74 @@ impl PathSelection {
                 }
                 quality(at, rule.class_of(paths.get(at)?)?.0)
             };
-            if selector.update(now, of_path) {
+            let has_moved = selector.update(now, of_path);
+            let next = (rule.copies > 1).then(|| {
+                let first = selector.choice().takers().first().map(|taker| taker.path);
+                let known = present.and_then(Result::ok).map(|second| second.path);
+                let best = |may: &dyn Fn(u16) -> bool| selector.runner_up(known, of_path, may);
+                second(first, best, |at| {
+                    consent(at.into(), rule.class_of(paths.get(usize::from(at))?)?.0)
+                })
+            });
+            let by = |second: &Option<Result<Second, Refused>>| second.and_then(Result::ok);
+            if has_moved || by(&next) != by(present) {
                 changed.push(rule.name.clone());
             }
+            *present = next;
         }
         (is_other || !changed.is_empty()).then(|| (self.steering(), changed))
     }
 
     /// The rules as workers read them.
-    fn steering(&self) -> Steering {
-        let rules = self.rules.iter().zip(&self.interfaces).zip(&self.applications);
-        let rules = rules.map(|(((rule, selector), interface), application)| SteerRule {
+    fn steering(&mut self) -> Steering {
+        let PathSelection {
+            paths, rules, interfaces, applications, exits, seconds, streams, ..
+        } = self;
+        let mut replications = Vec::new();
+        let mut copies_of = |selector: &Selector, second: &Option<Result<Second, Refused>>| {
+            let Second { path: other, removal } = (*second)?.ok()?;
+            let first = selector.choice().takers().first()?.path;
+            let way = |at: u16| {
+                let at = usize::from(at);
+                Some((exits.get(at)?.as_ref()?, paths.get(at)?))
+            };
+            let number = u16::try_from(replications.len()).ok()?;
+            replications.push(replication(streams.of(removal), [way(first)?, way(other)?]));
+            Some(number)
+        };
+        let rules = rules.iter().zip(interfaces).zip(applications).zip(seconds);
+        let rules = rules.map(|((((rule, selector), interface), application), second)| SteerRule {
             name: rule.name.as_str().into(),
             matches: rule.packets().matches(*interface, *application),
             choice: selector.choice().clone(),
+            copies: copies_of(selector, second),
         });
-        Steering::new(rules.collect(), self.exits.clone())
+        let rules = rules.collect();
+        Steering::new(rules, exits.clone()).with_replications(replications)
     }
 
-    /// Names of the paths that a rule's flows take.
+    /// Names of the paths that a rule's flows take, and then of that of their second copies.
     pub fn takers(&self, name: &str) -> Vec<String> {
-        let rule = self.rules.iter().find(|(rule, _)| rule.name == name);
-        let takers = rule.iter().flat_map(|(_, selector)| selector.choice().takers());
-        let paths = takers.filter_map(|taker| self.paths.get(usize::from(taker.path)));
-        paths.map(|path| path.name.clone()).collect()
+        let of_rule = self.rules.iter().zip(&self.seconds).find(|((rule, _), _)| rule.name == name);
+        let Some(((_, selector), second)) = of_rule else { return Vec::new() };
+        let takers = selector.choice().takers().iter().map(|taker| taker.path);
+        let second = second.and_then(Result::ok).map(|second| second.path);
+        takers.chain(second).map(|at| self.name(at).to_owned()).collect()
+    }
+
+    fn name(&self, at: u16) -> &str {
+        self.paths.get(usize::from(at)).map_or("", |path| path.name.as_str())
+    }
+
+    /// Of each rule the path of second copies, or why there are none; `None` of rules that want none.
+    pub fn copies(&self) -> impl Iterator<Item = Option<Result<String, String>>> {
+        let name = |at: u16| self.name(at);
+        self.seconds.iter().map(move |second| {
+            Some(match (*second)? {
+                Ok(second) => Ok(name(second.path).to_owned()),
+                Err(refused) => Err(Told(refused, &name).to_string()),
+            })
+        })
     }
 
     /// Each rule with its paths: name, standing, and weight among those that have flows.

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use report::client::ask;
-use report::{PathStanding, Request, Steer, SteerPath};
+use report::{PathStanding, Request, Steer, SteerCopies, SteerPath};
 
 use crate::table::table;
 
@@ -25,13 +25,20 @@ fn text(rules: &[Steer]) -> String {
             .into();
     }
     let rows = rules.iter().flat_map(|rule| rule.paths.iter().map(|path| row(rule, path)));
-    table(&["RULE", "PATH", "STANDS", "FLOWS"], rows)
+    let mut text = table(&["RULE", "PATH", "STANDS", "FLOWS"], rows);
+    for rule in rules {
+        if let Some(SteerCopies::Refused(why)) = &rule.copies {
+            text.push_str(&format!("\n{}: no copies: {why}", rule.rule));
+        }
+    }
+    text
 }
 
 fn row(rule: &Steer, path: &SteerPath) -> Vec<String> {
     let all: u32 = rule.paths.iter().map(|path| u32::from(path.weight)).sum();
     let flows = match u32::from(path.weight) {
         0 if all == 0 => "stopped".into(),
+        0 if rule.copies == Some(SteerCopies::By(path.name.clone())) => "second copies".into(),
         0 => "-".into(),
         weight if weight == all => "all".into(),
         weight => format!("{weight} of {all}"),
@@ -53,7 +60,7 @@ mod tests {
         let paths = paths.iter().zip(["fibre", "lte"]).map(|((stands, well_s, weight), name)| {
             SteerPath { name: name.into(), stands: *stands, well_s: *well_s, weight: *weight }
         });
-        Steer { rule: "voice".into(), paths: paths.collect(), return_after_s: 30 }
+        Steer { rule: "voice".into(), paths: paths.collect(), return_after_s: 30, copies: None }
     }
 
     fn shown(rule: Steer) -> Vec<String> {
@@ -71,5 +78,11 @@ mod tests {
         let seen = shown(rule(&[(Dead, None, 0), (Bad, None, 0)]));
         assert_eq!(seen, ["voice fibre dead stopped", "voice lte bad stopped"]);
         assert!(text(&[]).contains("[[steer]]"));
+        let twice =
+            |copies| Steer { copies: Some(copies), ..rule(&[(Good, None, 1), (Bad, None, 0)]) };
+        let seen = shown(twice(SteerCopies::By("lte".into())));
+        assert_eq!(seen, ["voice fibre good all", "voice lte bad second copies"]);
+        let seen = shown(twice(SteerCopies::Refused("nobody takes them".into())));
+        assert_eq!(seen[1..], ["voice lte bad -", "voice: no copies: nobody takes them"]);
     }
 }

@@ -64,6 +64,8 @@ pub enum Fate {
     /// The packet loses the headers of an overlay that they name, and is resolved again; Linux gets it where they name
     /// none that is carried out here.
     Decapsulated,
+    /// The packet is a copy of another host's. The first one loses its headers, and is resolved again.
+    Eliminated,
     /// The packet is given to the offload device that has its SA and policy.
     Offloaded,
     /// The packet is GTP-U of applications, and its TEID says of which.

@@ -113,7 +113,7 @@ impl Sites {
         Sites { a, b, labels, removal }
     }
 
-    /// What A sends for a packet of a host: one copy by each tunnel, in their order.
+    /// Copies that A sends of a packet of a host: one by each tunnel, in their order.
     fn copies(&mut self, packet: &[u8]) -> [Vec<u8>; 2] {
         self.a.put_lan(packet);
         self.a.run();

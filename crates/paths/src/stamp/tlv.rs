@@ -231,7 +231,7 @@ mod tests {
         (signed, tail, class)
     }
 
-    /// What a sender hears that asks, of a reflector with these keys; `tamper` changes the reflected extensions.
+    /// The answer to a sender that asks a reflector with these keys; `tamper` changes the reflected extensions.
     fn asked(
         (here, there): (Option<&Key>, Option<&Key>),
         removal: Option<Removal>,

@@ -208,3 +208,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_runner_up_is_the_next_good_one_or_the_least_bad() {
+    let mut flow = Flow::new(rule(Spread::Prefer, Fallback::LeastBad));
+    let runner_up = |flow: &Flow, paths: [Quality; 3], present, may: fn(u16) -> bool| {
+        flow.selector.runner_up(present, |path| paths.get(usize::from(path)).copied(), may)
+    };
+    let all: fn(u16) -> bool = |_| true;
+    let step = |flow: &mut Flow, paths: [Quality; 3], present, may| {
+        flow.step(paths);
+        runner_up(flow, paths, present, may)
+    };
+    assert_eq!(step(&mut flow, [GOOD; 3], None, all), Some(1));
+    assert_eq!(step(&mut flow, [GOOD; 3], Some(2), all), Some(1), "the rule's order");
+    assert_eq!(step(&mut flow, [GOOD; 3], None, |path| path != 1), Some(2));
+    assert_eq!(step(&mut flow, [GOOD; 3], None, |_| false), None);
+    assert_eq!(step(&mut flow, [GOOD, SLOW, GOOD], Some(1), all), Some(2));
+    // Beyond the bounds, but better than none; and it stays until another is better by 10 %.
+    let slow = |ms| quality(true, ms, 0);
+    assert_eq!(step(&mut flow, [GOOD, slow(300), slow(305)], None, all), Some(1));
+    assert_eq!(step(&mut flow, [GOOD, slow(305), slow(300)], Some(1), all), Some(1));
+    assert_eq!(step(&mut flow, [GOOD, slow(350), slow(300)], Some(1), all), Some(2));
+    assert_eq!(step(&mut flow, [GOOD, DEAD, slow(900)], Some(1), all), Some(2));
+    assert_eq!(step(&mut flow, [GOOD, DEAD, DEAD], Some(2), all), None);
+    let mut shared = Flow::new(rule(Spread::Share, Fallback::LeastBad));
+    assert_eq!(step(&mut shared, [GOOD; 3], None, all), None);
+}

@@ -52,7 +52,7 @@ pub const fn word(fate: &Fate) -> PacketFate {
         Fate::ToLinux { .. } | Fate::ThroughNat => PacketFate::ToLinux,
         Fate::Forwarded => PacketFate::Forwarded,
         Fate::Stepped => PacketFate::Stepped,
-        Fate::Decapsulated => PacketFate::Decapsulated,
+        Fate::Decapsulated | Fate::Eliminated => PacketFate::Decapsulated,
         Fate::Protected { .. } => PacketFate::Protected,
         Fate::Offloaded => PacketFate::Offloaded,
         Fate::ToApplication => PacketFate::ToApplication,
@@ -98,6 +98,9 @@ pub fn verdict(fate: &Fate, steps: &[WhyStep]) -> String {
             "what is inside goes on without its headers, and is looked at again, if an overlay of these is carried out here; \
              Linux gets it else"
                 .into()
+        }
+        Fate::Eliminated => {
+            "a copy: the first one goes on without its headers, and is looked at again; others are dropped".into()
         }
         Fate::ToApplication => "given to the application that has its TEID ([[gtpu]])".into(),
         Fate::Offloaded => "given to the offload device that has its SA and policy".into(),
@@ -197,6 +200,7 @@ impl Explainer<'_> {
                     format!("{rule}, which stops packets while none of its paths is good"),
                 ),
             },
+            Step::Copied { path } => self::step("steer", format!("a second copy by path {path}")),
             Step::Nat(says) => self::step("NAT", nat_answer(*says)),
             Step::Policy { direction, marks, index, says } => {
                 let question = match direction {

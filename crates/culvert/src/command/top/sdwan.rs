@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use report::units::rate;
-use report::{App, AppOnPath, MeasuredPath, Steer, SteerPath};
+use report::{App, AppOnPath, MeasuredPath, Steer, SteerCopies, SteerPath};
 
 use super::sample::{Pair, index};
 use super::sheet::{Cell, Sheet};
@@ -117,6 +117,9 @@ fn flows(rules: &[Steer], path: &str) -> String {
         let sum: u64 = rule.paths.iter().map(|path| u64::from(path.weight)).sum();
         let weight = |of: &SteerPath| (of.name == path).then_some(u64::from(of.weight));
         match rule.paths.iter().find_map(weight)? {
+            0 if rule.copies == Some(SteerCopies::By(path.to_owned())) => {
+                Some(format!("{} second copies", rule.rule))
+            }
             0 => None,
             weight if weight == sum => Some(format!("{} all", rule.rule)),
             weight => Some(format!("{} {weight} of {sum}", rule.rule)),
@@ -195,6 +198,7 @@ mod tests {
                 })
                 .collect(),
             return_after_s: 30,
+            copies: (weights[1] == 0).then(|| SteerCopies::By("lte".into())),
         };
         now.seen.steers = vec![steer([4, 1]), steer([1, 0])];
         (before, now)
@@ -212,7 +216,10 @@ mod tests {
         let expected = ["fibre", "46", "good", "1m30s", "0.5%", "31.25", "0.00", "0.00", "32.0k"];
         assert_eq!(row(&sheet, 0)[..9], expected);
         assert_eq!(row(&sheet, 0)[9], "rule4 4 of 5, rule1 all");
-        assert_eq!(row(&sheet, 1)[4..], ["100.0%", "-", "-", "-", "8000", "rule4 1 of 5"][..]);
+        assert_eq!(
+            row(&sheet, 1)[4..],
+            ["100.0%", "-", "-", "-", "8000", "rule4 1 of 5, rule1 second copies"][..]
+        );
         assert_eq!(sheet.rows[0][4].json(), 0.005);
     }
 

@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use arrayvec::ArrayVec;
 use outcome::DropReason;
-use paths::stamp::Timestamp;
+use paths::stamp::{Layout, Timestamp, tlv};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::setup::{
@@ -28,7 +28,7 @@ const SESSIONS_A_ROUND: usize = 32;
 const REPORTS_AT_ONCE: usize = 64;
 
 /// Longest payload of a probe, in bytes.
-const LONGEST_PROBE: usize = 112;
+const LONGEST_PROBE: usize = Layout::KEYED.len + tlv::LONGEST_QUESTION;
 
 /// A session, as its replies name it: addresses of this host and of the far end, and the port or identifier here.
 pub(super) type Answerer = (IpAddr, IpAddr, bool, u16);
@@ -177,6 +177,7 @@ impl PathSession {
             sent,
             answered,
             refusals: self.prober.refusals(),
+            removal: self.prober.removal(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use paths::{Prober, Quality, Reflections, Reflector, Refusals, State};
+use paths::{Prober, Quality, Reflections, Reflector, Refusals, Removal, State};
 
 /// Everything that is measured.
 #[derive(Debug, Default)]
@@ -97,4 +97,6 @@ pub struct PathReport {
     pub answered: u64,
     /// Replies that measured nothing.
     pub refusals: Refusals,
+    /// Consent of the far end to copies, if it was asked.
+    pub removal: Option<Removal>,
 }

@@ -42,7 +42,7 @@ impl Rare for Eliminate {
     }
 
     fn explains(&self, _cut: Option<usize>) -> Fate {
-        Fate::Decapsulated
+        Fate::Eliminated
     }
 }
 

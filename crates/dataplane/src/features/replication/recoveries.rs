@@ -35,10 +35,11 @@ struct Stream {
     /// The sender that had the label when the stream began.
     sender: u64,
     used_ns: u64,
-    recovery: Recovery<Waiting>,
+    recovery: Recovery<Early>,
 }
 
-type Waiting = (Packet, Ingress);
+/// A packet that waits, and how its copy came.
+type Early = (Packet, Ingress);
 
 impl Recoveries {
     /// True if packets wait.

@@ -1,0 +1,158 @@
+//! Second copies of a rule's packets: by which path, or why there are none.
+
+use std::fmt;
+use std::sync::Arc;
+
+use dataplane::{CopyWay, PathExit, Replication, Streams};
+use paths::Removal;
+
+/// Streams of far ends that are kept: their numbers go on when a far end is taken again.
+const KEPT: usize = 256;
+
+/// A second path, and the consent of its far end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Second {
+    pub(super) path: u16,
+    pub(super) removal: Removal,
+}
+
+/// Reason that a rule's packets have no second copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// The rule stops its packets.
+    Stopped,
+    /// The far end of the path, by its place, does not remove copies.
+    NotRemoved(u16),
+    /// No other path is alive.
+    Alone,
+    /// The far ends of the first path and of the other one that is alive are two machines.
+    Elsewhere(u16, u16),
+}
+
+/// Its paths by their names.
+pub(super) struct Told<'a, N>(pub(super) Refused, pub(super) &'a N);
+
+impl<'n, N: Fn(u16) -> &'n str> fmt::Display for Told<'_, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Told(refused, name) = self;
+        match refused {
+            Refused::Stopped => f.write_str("no path is good, and packets are stopped"),
+            Refused::NotRemoved(path) => {
+                write!(f, "the far end of {} does not remove copies", name(*path))
+            }
+            Refused::Alone => f.write_str("no other path is alive"),
+            Refused::Elsewhere(one, other) => {
+                write!(f, "{} and {} end at two machines", name(*one), name(*other))
+            }
+        }
+    }
+}
+
+/// The second path beside the first. `best` chooses among those that it is asked about; `consent` is of a path's far end.
+pub(super) fn second(
+    first: Option<u16>,
+    best: impl Fn(&dyn Fn(u16) -> bool) -> Option<u16>,
+    consent: impl Fn(u16) -> Option<Removal>,
+) -> Result<Second, Refused> {
+    let first = first.ok_or(Refused::Stopped)?;
+    let removal = consent(first).ok_or(Refused::NotRemoved(first))?;
+    if let Some(path) = best(&|path| consent(path) == Some(removal)) {
+        return Ok(Second { path, removal });
+    }
+    let other = best(&|_| true).ok_or(Refused::Alone)?;
+    Err(match consent(other) {
+        Some(_) => Refused::Elsewhere(first, other),
+        None => Refused::NotRemoved(other),
+    })
+}
+
+/// Streams of all far ends, the one taken last at the end.
+#[derive(Default)]
+pub(super) struct AllStreams(Vec<Arc<Streams>>);
+
+impl AllStreams {
+    /// The streams of a far end: those that there are, or new ones.
+    pub(super) fn of(&mut self, removal: Removal) -> Arc<Streams> {
+        let known = self.0.iter().position(|streams| streams.removal() == removal);
+        let streams = match known {
+            Some(at) => self.0.remove(at),
+            None => Arc::new(Streams::new(removal)),
+        };
+        if self.0.len() >= KEPT {
+            self.0.remove(0);
+        }
+        self.0.push(Arc::clone(&streams));
+        streams
+    }
+}
+
+/// The two ways of a rule's packets, as workers read them.
+pub(super) fn replication(
+    streams: Arc<Streams>,
+    ways: [(&PathExit, &config::PathConfig); 2],
+) -> Replication {
+    let ways = ways.map(|(exit, path)| CopyWay {
+        name: Arc::clone(&exit.name),
+        ifindex: exit.ifindex,
+        src: path.source,
+        dst: path.to,
+    });
+    Replication { streams, ways }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Removal = Removal { by: 7, label: 16 };
+
+    fn found(first: Option<u16>, consents: [Option<Removal>; 3]) -> Result<u16, String> {
+        let best = |may: &dyn Fn(u16) -> bool| [1, 2].into_iter().find(|path| may(*path));
+        let second = second(first, best, |path| consents[usize::from(path)]);
+        let names = ["fibre", "cable", "lte"];
+        let name = |path: u16| names[usize::from(path)];
+        second.map(|second| second.path).map_err(|refused| Told(refused, &name).to_string())
+    }
+
+    #[test]
+    fn copies_take_a_path_to_the_same_far_end_or_say_why_not() {
+        let other = Some(Removal { by: 8, label: 16 });
+        let here = Some(HERE);
+        let refused = |why: &str| Err(why.to_owned());
+        assert_eq!(found(Some(0), [here, here, here]), Ok(1));
+        assert_eq!(found(Some(0), [here, None, here]), Ok(2));
+        assert_eq!(found(Some(0), [here, other, here]), Ok(2));
+        assert_eq!(
+            found(Some(0), [here, None, None]),
+            refused("the far end of cable does not remove copies")
+        );
+        assert_eq!(
+            found(Some(0), [None, here, here]),
+            refused("the far end of fibre does not remove copies")
+        );
+        assert_eq!(
+            found(Some(0), [here, other, None]),
+            refused("fibre and cable end at two machines")
+        );
+        assert_eq!(
+            found(None, [here, here, here]),
+            refused("no path is good, and packets are stopped")
+        );
+        assert_eq!(second(Some(0), |_: &dyn Fn(u16) -> bool| None, |_| here), Err(Refused::Alone));
+    }
+
+    #[test]
+    fn numbers_go_on_when_a_far_end_is_taken_again() {
+        let mut all = AllStreams::default();
+        let first = all.of(HERE);
+        for label in 0..KEPT as u32 - 1 {
+            all.of(Removal { by: 9, label: 16 * label });
+        }
+        assert!(Arc::ptr_eq(&first, &all.of(HERE)));
+        for label in 0..KEPT as u32 {
+            all.of(Removal { by: 10, label: 16 * label });
+        }
+        assert!(!Arc::ptr_eq(&first, &all.of(HERE)));
+        assert_eq!(all.0.len(), KEPT);
+    }
+}
