@@ -23,8 +23,13 @@ pub enum Refusal {
 }
 
 /// State of a stream. Memory for packets that wait is taken with the first one.
+///
+/// A stream that begins has delivered nothing, so that what is before its first packet is late, and not a second copy; it
+/// waits for those from number 0 on, if these are near.
 #[derive(Debug)]
 pub struct Recovery<T> {
+    /// Set if it goes on where another one has delivered packets: what is before the first one counts as taken then.
+    goes_on: bool,
     /// A bit for each number of the history, by the number's rest.
     taken: [u64; WORDS],
     /// The latest number that was taken; `None` before the first.
@@ -49,6 +54,7 @@ struct Held<T> {
 impl<T> Default for Recovery<T> {
     fn default() -> Recovery<T> {
         Recovery {
+            goes_on: false,
             taken: [0; WORDS],
             latest: None,
             taken_ns: 0,
@@ -62,6 +68,11 @@ impl<T> Default for Recovery<T> {
 }
 
 impl<T> Recovery<T> {
+    /// A stream of which another state, which is lost, has delivered packets.
+    pub fn after_loss() -> Recovery<T> {
+        Recovery { goes_on: true, ..Recovery::default() }
+    }
+
     /// Packets that wait.
     pub const fn waiting(&self) -> u32 {
         self.waiting
@@ -90,11 +101,12 @@ impl<T> Recovery<T> {
         mut deliver: impl FnMut(T),
     ) -> Result<(), (Refusal, T)> {
         let number = number % NUMBERS;
-        if let Err(refusal) = self.eliminate(number, now_ns) {
+        if let Err(refusal) = self.eliminate(number) {
             if refusal == Refusal::Duplicate || !self.is_stale(now_ns) {
                 return Err((refusal, item));
             }
             self.drain(&mut deliver);
+            self.goes_on = false;
             self.begin(number);
         }
         self.taken_ns = now_ns;
@@ -140,10 +152,9 @@ impl<T> Recovery<T> {
     }
 
     /// Notes a number as taken.
-    fn eliminate(&mut self, number: u32, now_ns: u64) -> Result<(), Refusal> {
+    fn eliminate(&mut self, number: u32) -> Result<(), Refusal> {
         let Some(latest) = self.latest else {
             self.begin(number);
-            self.taken_ns = now_ns;
             return Ok(());
         };
         let ahead = ahead(number, latest);
@@ -162,10 +173,15 @@ impl<T> Recovery<T> {
         Ok(())
     }
 
-    /// Begins with a number: all before it count as taken, as nobody knows.
+    /// Begins with a number.
     fn begin(&mut self, number: u32) {
-        self.taken = [!0; WORDS];
-        (self.latest, self.next) = (Some(number), number);
+        self.taken = [if self.goes_on { !0 } else { 0 }; WORDS];
+        let (word, bit) = place(number);
+        if let Some(word) = self.taken.get_mut(word) {
+            *word |= bit;
+        }
+        let is_near = !self.goes_on && number < MOST_HELD;
+        (self.latest, self.next) = (Some(number), if is_near { 0 } else { number });
     }
 
     /// Makes room in the history for so many numbers behind the latest one.

@@ -28,7 +28,7 @@ fn expired(recovery: &mut Recovery<u32>, at_ms: u64) -> Vec<u32> {
 
 #[test]
 fn the_second_copy_is_refused() {
-    let mut recovery = Recovery::default();
+    let mut recovery = Recovery::after_loss();
     assert_eq!(push(&mut recovery, 9, 0, 0), Ok(vec![9]));
     assert_eq!(push(&mut recovery, 9, 0, 0), Err(Refusal::Duplicate));
     assert_eq!(push(&mut recovery, 10, 0, 0), Ok(vec![10]));
@@ -43,7 +43,7 @@ fn the_second_copy_is_refused() {
 
 #[test]
 fn packets_wait_for_those_before_them() {
-    let mut recovery = Recovery::default();
+    let mut recovery = Recovery::after_loss();
     assert_eq!(push(&mut recovery, 1, 0, 20), Ok(vec![1]));
     assert_eq!(push(&mut recovery, 3, 1, 20), Ok(vec![]));
     assert_eq!(push(&mut recovery, 4, 2, 20), Ok(vec![]));
@@ -54,7 +54,7 @@ fn packets_wait_for_those_before_them() {
 
 #[test]
 fn a_gap_is_passed_when_its_time_is_over() {
-    let mut recovery = Recovery::default();
+    let mut recovery = Recovery::after_loss();
     for (number, at_ms) in [(1, 0), (3, 5), (5, 8), (6, 9)] {
         push(&mut recovery, number, at_ms, 20).expect("new");
     }
@@ -109,20 +109,35 @@ fn numbers_go_round() {
 
 #[test]
 fn a_sender_that_begins_anew_is_heard_after_a_while() {
-    let mut recovery = Recovery::default();
+    let mut recovery = Recovery::after_loss();
     push(&mut recovery, 1_000_000, 0, 20).expect("new");
     for at_ms in [1, 1000, 1999] {
         assert_eq!(push(&mut recovery, 5, at_ms, 20), Err(Refusal::Late));
     }
-    assert_eq!(push(&mut recovery, 6, 2000, 20), Ok(vec![6]));
+    // Those before it may have come by the slower path alone.
+    assert_eq!(push(&mut recovery, 6, 2000, 20), Ok(vec![]));
     assert_eq!(push(&mut recovery, 6, 2000, 20), Err(Refusal::Duplicate));
-    assert_eq!(push(&mut recovery, 7, 2001, 20), Ok(vec![7]));
+    assert_eq!(expired(&mut recovery, 2020), [6]);
+    assert_eq!(push(&mut recovery, 7, 2021, 20), Ok(vec![7]));
+}
+
+#[test]
+fn the_first_packet_may_come_by_the_slower_path_alone() {
+    let mut recovery = Recovery::default();
+    assert_eq!(push(&mut recovery, 1, 0, 20), Ok(vec![]));
+    assert_eq!(push(&mut recovery, 0, 10, 20), Ok(vec![0, 1]));
+    assert_eq!(push(&mut recovery, 1, 10, 20), Err(Refusal::Duplicate));
+    // One whose beginning was missed waits for nothing.
+    let mut recovery = Recovery::default();
+    assert_eq!(push(&mut recovery, 1000, 0, 20), Ok(vec![1000]));
+    assert_eq!(push(&mut recovery, 999, 10, 20), Ok(vec![999]));
+    assert_eq!(push(&mut recovery, 1000, 10, 20), Err(Refusal::Duplicate));
 }
 
 #[test]
 fn all_that_waits_can_be_had() {
     let mut recovery = Recovery::default();
-    for number in [1, 3, 5, 60] {
+    for number in [0, 3, 5, 60] {
         push(&mut recovery, number, 0, 20).expect("new");
     }
     let mut out = Vec::new();
@@ -138,6 +153,7 @@ proptest! {
         losses in prop::collection::vec((any::<bool>(), any::<bool>()), 1..300),
         behind in 0u64..40,
         first in prop_oneof![Just(0), Just(NUMBERS - 7)],
+        is_new: bool,
     ) {
         let of = |path: u64, at: usize| (at as u64 + path * behind, path, at as u32);
         let mut arrivals: Vec<_> = losses
@@ -147,7 +163,8 @@ proptest! {
             .flatten()
             .collect();
         arrivals.sort_unstable();
-        let mut recovery = Recovery::default();
+        let is_new = is_new && first == 0;
+        let mut recovery = if is_new { Recovery::default() } else { Recovery::after_loss() };
         let mut out = Vec::new();
         for (at_ms, _, number) in &arrivals {
             recovery.expire(at_ms * MS, |item| out.push(item));
@@ -158,6 +175,7 @@ proptest! {
         }
         recovery.expire(u64::MAX, |item| out.push(item));
         let begun = arrivals.first().map_or(0, |(_, _, number)| *number as usize);
+        let begun = if is_new && begun < MOST_HELD as usize { 0 } else { begun };
         let came = |(_, (a, b)): &(usize, &(bool, bool))| !a || !b;
         let wanted: Vec<u32> =
             losses.iter().enumerate().skip(begun).filter(came).map(|(at, _)| first + at as u32).collect();

@@ -63,8 +63,8 @@ impl Selector {
     }
 
     /// The best path beside the one that all flows take, of those that `may` carry the same: a good one in the rule's
-    /// order, else the least bad one that is alive. Among bad ones `present` stays until another is better by 10 %.
-    /// `None` if there is none, or flows take several paths.
+    /// order, else the least bad one. Among bad ones `present` stays until another is better by 10 %, and dead ones are the
+    /// worst: one that loses half of its packets may seem dead. `None` if there is none, or flows take several paths.
     pub fn runner_up(
         &self,
         present: Option<u16>,
@@ -72,11 +72,7 @@ impl Selector {
         may: impl Fn(u16) -> bool,
     ) -> Option<u16> {
         let [taken] = self.choice.takers() else { return None };
-        let others = || {
-            self.standings().filter(|(path, standing)| {
-                *path != taken.path && *standing != Standing::Dead && may(*path)
-            })
-        };
+        let others = || self.standings().filter(|(path, _)| *path != taken.path && may(*path));
         if let Some((good, _)) = others().find(|(_, standing)| *standing == Standing::Good) {
             return Some(good);
         }

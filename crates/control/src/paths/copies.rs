@@ -23,9 +23,9 @@ pub(super) enum Refused {
     Stopped,
     /// The far end of the path, by its place, does not remove copies.
     NotRemoved(u16),
-    /// No other path is alive.
+    /// There is no other path.
     Alone,
-    /// The far ends of the first path and of the other one that is alive are two machines.
+    /// The far ends of the first path and of the next best one are two machines.
     Elsewhere(u16, u16),
 }
 
@@ -40,7 +40,7 @@ impl<'n, N: Fn(u16) -> &'n str> fmt::Display for Told<'_, N> {
             Refused::NotRemoved(path) => {
                 write!(f, "the far end of {} does not remove copies", name(*path))
             }
-            Refused::Alone => f.write_str("no other path is alive"),
+            Refused::Alone => f.write_str("there is no other path"),
             Refused::Elsewhere(one, other) => {
                 write!(f, "{} and {} end at two machines", name(*one), name(*other))
             }

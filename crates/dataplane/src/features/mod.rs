@@ -523,7 +523,7 @@ impl Executor {
         }
         aggfrag.sweep(view, out, true);
         limit::drop_waiting(rates, out);
-        recoveries.forget(out);
+        recoveries.forget(out, view.now.ns);
     }
 
     /// True if packets go on when the burst is done: fragments, payloads of IP-TFS, or between two steps of SRv6.

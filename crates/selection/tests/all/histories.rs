@@ -231,7 +231,8 @@ fn the_runner_up_is_the_next_good_one_or_the_least_bad() {
     assert_eq!(step(&mut flow, [GOOD, slow(305), slow(300)], Some(1), all), Some(1));
     assert_eq!(step(&mut flow, [GOOD, slow(350), slow(300)], Some(1), all), Some(2));
     assert_eq!(step(&mut flow, [GOOD, DEAD, slow(900)], Some(1), all), Some(2));
-    assert_eq!(step(&mut flow, [GOOD, DEAD, DEAD], Some(2), all), None);
+    assert_eq!(step(&mut flow, [GOOD, DEAD, DEAD], Some(2), all), Some(2));
+    assert_eq!(step(&mut flow, [GOOD, SLOW, DEAD], Some(2), all), Some(1));
     let mut shared = Flow::new(rule(Spread::Share, Fallback::LeastBad));
     assert_eq!(step(&mut shared, [GOOD; 3], None, all), None);
 }

@@ -17,6 +17,9 @@ const STREAMS: usize = 1024;
 /// Time in which a stream without packets makes room for another one.
 const KEPT_NS: u64 = 60_000_000_000;
 
+/// How long second copies may come of what another worker has delivered, in nanoseconds.
+const LOST_NS: u64 = 2_000_000_000;
+
 /// Most packets of one worker that wait for those before them. Beyond that they go on as they come.
 const MOST_WAITING: usize = 1024;
 
@@ -29,6 +32,8 @@ pub(crate) struct Recoveries {
     /// Labels of streams in which packets wait.
     labels: Vec<u32>,
     waiting: usize,
+    /// When other streams were forgotten, as they had another worker.
+    forgotten_ns: Option<u64>,
 }
 
 struct Stream {
@@ -75,8 +80,15 @@ impl Recoveries {
                 return out.drop(packet, DropReason::CopyUnknown);
             }
         }
+        let forgotten_ns = self.forgotten_ns;
         let stream = match self.streams.entry(label) {
             Entry::Occupied(known) => known.into_mut(),
+            // This worker, or the one before, may have delivered packets of it.
+            Entry::Vacant(free)
+                if forgotten_ns.is_some_and(|at| now_ns.saturating_sub(at) < LOST_NS) =>
+            {
+                free.insert(Stream { recovery: Recovery::after_loss(), ..Stream::of(sender) })
+            }
             Entry::Vacant(free) => free.insert(Stream::of(sender)),
         };
         let before = stream.recovery.waiting();
@@ -125,7 +137,8 @@ impl Recoveries {
     }
 
     /// Forgets all streams, which have another worker from now on, or none. What still waits is dropped.
-    pub(crate) fn forget(&mut self, out: &mut Out) {
+    pub(crate) fn forget(&mut self, out: &mut Out, now_ns: u64) {
+        self.forgotten_ns = Some(now_ns);
         for (_, mut stream) in self.streams.drain() {
             let waiting = stream.recovery.waiting();
             out.released(waiting.into());
