@@ -76,5 +76,5 @@ def test_cloud_breakout(network, name):
     # The application, by the uplink and with its address.
     seen = Capture(office, "eth0", "udp port 7005")
     with carries(net, 300):
-        stream(net.client, office, OFFICE, port=7005)
+        stream(net, net.client, office, OFFICE, port=7005)
     assert {str(frame.src) for frame in seen.stop()} - {OFFICE} == {t.WAN_A4}
