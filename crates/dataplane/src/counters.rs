@@ -4,25 +4,7 @@ use outcome::{DropReason, Outcome};
 
 use crate::gtpu::Gtpu;
 use crate::latency::Latency;
-use crate::model::Counter;
-
-/// Declares counters of one kind once: field, name.
-macro_rules! named_counters {
-    ($(#[$of:meta])* $kind:ident: $( $(#[$doc:meta])* $field:ident, $name:literal; )+) => {
-        $(#[$of])*
-        #[derive(Debug, Default)]
-        pub struct $kind { $( $(#[$doc])* pub $field: Counter, )+ }
-
-        impl $kind {
-            /// Every counter with its name.
-            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-                [ $( ($name, self.$field.value()), )+ ].into_iter()
-            }
-        }
-    };
-}
-
-pub(crate) use named_counters;
+use crate::model::{Counter, named_counters};
 
 named_counters! {
     /// The worker's work, beside the ends of packets.

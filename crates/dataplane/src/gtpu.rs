@@ -10,8 +10,7 @@ use core::ops::RangeInclusive;
 use wire::MacAddr;
 use wire::gtpu::{GtpuError, GtpuHeader, Teid, message};
 
-use crate::counters::named_counters;
-use crate::model::Counter;
+use crate::model::{Counter, named_counters};
 
 /// An application that has tunnels of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -30,7 +30,7 @@ pub use self::ndpi::{NdpiProgram, probe as probe_ndpi};
 use self::second::Second;
 use self::shown::Shown;
 use crate::confinement::Confinement;
-use crate::workers::Workers;
+use crate::workers::set::Workers;
 
 /// Flows that are remembered, and as many servers and answers: 24 bytes each.
 const ROOM: usize = 1 << 16;

@@ -27,7 +27,7 @@ use paths::{Kind, Labels, Limits, Prober, Quality, Reflector, Removal, Remover};
 use report::{Occurrence, PathStanding, Steer, SteerCopies, SteerPath};
 
 use crate::clock::Now;
-use crate::workers::Workers;
+use crate::workers::set::Workers;
 
 pub use keys::read_key;
 use rules::{NO_INTERFACE, PathSelection, routing_mark};

@@ -21,3 +21,21 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
     }
 }
+
+/// Declares counters of one kind once: field, name.
+macro_rules! named_counters {
+    ($(#[$of:meta])* $kind:ident: $( $(#[$doc:meta])* $field:ident, $name:literal; )+) => {
+        $(#[$of])*
+        #[derive(Debug, Default)]
+        pub struct $kind { $( $(#[$doc])* pub $field: $crate::model::Counter, )+ }
+
+        impl $kind {
+            /// Every counter with its name.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+                [ $( ($name, self.$field.value()), )+ ].into_iter()
+            }
+        }
+    };
+}
+
+pub(crate) use named_counters;

@@ -28,6 +28,7 @@ pub(crate) use action::{
 };
 pub(crate) use between::{Between, Made, RefusedStep, SteppedScratch};
 pub use counter::Counter;
+pub(crate) use counter::named_counters;
 pub(crate) use draft::{Draft, FirstPorts, Gather, RateLimit, SealAll, Translation};
 pub use explanation::{Came, Explanation, Fate, Probe};
 pub(crate) use handed::{Again, Arrived, Handed, Judging, Left, Parcel, Payload};
