@@ -27,22 +27,35 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK_MS: u32 = 50;
 const PAUSE_MS: u32 = 20;
 
+/// Result of an offer.
+enum Offered {
+    Taken,
+    Refused(Errno),
+    /// This culvert has ports, and takes ESP there.
+    Unwanted,
+    /// Nobody has said whether it is wanted: culvert is beginning, or ending.
+    Unanswered,
+}
+
 /// Offers a socket to culvert; `None` if that does not want it.
 pub(crate) fn offer(fd: i32, config: &'static Config) -> Option<Result<(), Errno>> {
     if !state::is_own_process() || !is_udp(fd) {
         return None;
     }
     let deadline = Instant::now() + config.wait;
-    let link = loop {
-        match link::connect(config) {
-            Ok(link) => break link,
-            Err(libc::ENOENT | libc::ECONNREFUSED | libc::EAGAIN) if Instant::now() < deadline => {
-                sys::pause(PAUSE_MS);
-            }
+    loop {
+        let offered = match link::connect(config) {
+            Ok(link) => hand_over(fd, link),
+            Err(libc::ENOENT | libc::ECONNREFUSED | libc::EAGAIN) => Offered::Unanswered,
             Err(_) => return None,
+        };
+        match offered {
+            Offered::Taken => return Some(Ok(())),
+            Offered::Refused(errno) => return Some(Err(errno)),
+            Offered::Unanswered if Instant::now() < deadline => sys::pause(PAUSE_MS),
+            Offered::Unwanted | Offered::Unanswered => return None,
         }
-    };
-    hand_over(fd, link)
+    }
 }
 
 /// Hands those over again whose connection is lost.
@@ -53,10 +66,11 @@ pub(crate) fn renew(config: &Config) {
     };
     for fd in lost {
         let Ok(link) = link::connect(config) else { return };
-        // A refused socket is offered again: the one before may not be gone yet.
-        if hand_over(fd, link).is_none() {
-            // This culvert has ports, and takes ESP there.
-            state::lock().forget(fd);
+        match hand_over(fd, link) {
+            // A refused socket is offered again: the one before may not be gone yet. So is one without an answer: a
+            // busy machine's culvert may take longer to begin than is waited for.
+            Offered::Taken | Offered::Refused(_) | Offered::Unanswered => {}
+            Offered::Unwanted => state::lock().forget(fd),
         }
     }
 }
@@ -66,40 +80,45 @@ pub(crate) fn is_any_down(state: &State) -> bool {
     state.given.iter().any(Given::is_down)
 }
 
-/// Hands a socket over by a new connection; `None` if culvert does not want any.
-fn hand_over(fd: i32, link: i32) -> Option<Result<(), Errno>> {
+/// Hands a socket over by a new connection, if culvert wants any.
+fn hand_over(fd: i32, link: i32) -> Offered {
     // With the lock held, as the program closes descriptors by it.
     let link = {
         let _state = state::lock();
         link::internal(link)
     };
-    let done = ask(link).then(|| give(fd, link));
+    let given = match ask(link) {
+        Some(true) => give(fd, link).map_err(Offered::Refused),
+        Some(false) => Err(Offered::Unwanted),
+        None => Err(Offered::Unanswered),
+    };
     let mut state = state::lock();
-    match done {
-        Some(Ok(inode)) => {
+    match given {
+        Ok(inode) => {
             state.forget(fd);
             table::set(fd, Owner::Given);
             state.given.push(Given { fd, inode, link });
-            Some(Ok(()))
+            Offered::Taken
         }
-        other => {
+        Err(offered) => {
             link::close_internal(link);
-            other.map(|result| result.map(|_| ()))
+            offered
         }
     }
 }
 
-/// True if culvert wants sockets. One that knows nothing of them answers by the last record alone.
-fn ask(link: i32) -> bool {
+/// Asks culvert if it wants sockets. One that knows nothing of them answers by the last record alone. `None`: there was
+/// no answer.
+fn ask(link: i32) -> Option<bool> {
     let port_id = std::process::id().max(1);
     let question =
         [Record::Hello { port_id }, Record::Sockets { wanted: 0 }, Record::Sync { value: 1 }];
-    sys::send(link, &control(&question)).is_ok()
-        && hear(link, |record| match record {
-            Record::Sockets { wanted } => Some(wanted != 0),
-            Record::Sync { .. } => Some(false),
-            _ => None,
-        }) == Some(true)
+    sys::send(link, &control(&question)).ok()?;
+    hear(link, |record| match record {
+        Record::Sockets { wanted } => Some(wanted != 0),
+        Record::Sync { .. } => Some(false),
+        _ => None,
+    })
 }
 
 /// Makes a second socket and hands it over; returns the first one's inode.

@@ -94,6 +94,33 @@ assert s.getsockname() == (os.getpid(), 4)
     }
 }
 
+/// Listens, as an IKE daemon does, and has a socket for ESP in UDP, which is handed over.
+const ENCAPSULATES: &str = r#"
+n = nl(); n.bind((0, 4)); threading.Thread(target=lambda: fails(lambda: n.recv(4096), errno.ENOBUFS), daemon=True).start()
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('127.0.0.1', 0))
+s.setsockopt(17, 100, 2); say('ready'); hear()
+"#;
+
+#[test]
+fn a_socket_is_handed_over_to_a_server_that_takes_long_to_begin() {
+    let mut scene = Scene::new();
+    scene.server().take_sockets();
+    let is_given = |h: &Heard| matches!(h, Heard::Control(Record::Socket { .. }));
+    let mut p = scene.python(ENCAPSULATES);
+    p.expect("ready");
+    scene.server().wait_for(is_given);
+    scene.kill();
+    // It has begun to listen, and is asked.
+    scene.server = Some(Server::begin(&scene.path));
+    scene.server().wait_for(|h| matches!(h, Heard::Control(Record::Sockets { .. })));
+    // Longer than the library waits for an answer.
+    thread::sleep(Duration::from_millis(2500));
+    assert!(!scene.server().heard().iter().any(|(_, h)| is_given(h)), "it has said nothing");
+    scene.server().speak();
+    scene.server().wait_for(is_given);
+    p.finish();
+}
+
 /// Counts how often a poller that is told "readable" finds nothing: it must not spin.
 const POLLER: &str = r#"
 s = nl(); s.bind((0, 4)); s.setblocking(False); start = time.process_time(); began = time.time()

@@ -48,6 +48,8 @@ struct Shared {
     half_dumps: AtomicBool,
     /// Every connection is ended as soon as it is made.
     hangs_up: AtomicBool,
+    /// UDP sockets are taken; a silent server says nothing of them.
+    takes_sockets: AtomicBool,
     dead: AtomicBool,
 }
 
@@ -67,6 +69,16 @@ pub struct Server {
 impl Server {
     /// Starts to listen.
     pub fn start(path: &Path) -> Server {
+        Server::with(path, Shared::default())
+    }
+
+    /// Starts to listen, takes UDP sockets, and answers nothing yet.
+    pub fn begin(path: &Path) -> Server {
+        let (silent, takes_sockets) = (AtomicBool::new(true), AtomicBool::new(true));
+        Server::with(path, Shared { silent, takes_sockets, ..Shared::default() })
+    }
+
+    fn with(path: &Path, shared: Shared) -> Server {
         let _ = std::fs::remove_file(path);
         // SAFETY: passes integers only.
         let fd =
@@ -85,8 +97,7 @@ impl Server {
         assert_eq!(r, 0, "bind: {}", io::Error::last_os_error());
         // SAFETY: passes integers only.
         assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 64) }, 0);
-        let server =
-            Server { path: path.to_owned(), listener, shared: Arc::new(Shared::default()) };
+        let server = Server { path: path.to_owned(), listener, shared: Arc::new(shared) };
         let (listener, shared) = (Arc::clone(&server.listener), Arc::clone(&server.shared));
         thread::spawn(move || accept(&listener, &shared));
         server
@@ -95,6 +106,16 @@ impl Server {
     /// From now on requests are not answered.
     pub fn fall_silent(&self) {
         self.shared.silent.store(true, SeqCst);
+    }
+
+    /// From now on requests are answered again.
+    pub fn speak(&self) {
+        self.shared.silent.store(false, SeqCst);
+    }
+
+    /// From now on UDP sockets are taken.
+    pub fn take_sockets(&self) {
+        self.shared.takes_sockets.store(true, SeqCst);
     }
 
     /// From now on dumps stop after their first part.
@@ -226,6 +247,12 @@ fn control(fd: &Arc<OwnedFd>, shared: &Shared, record: Record) {
         Record::Groups { mask } => c.groups = mask,
         Record::Subscribe { group } => c.groups |= 1 << (group - 1),
         Record::Unsubscribe { group } => c.groups &= !(1 << (group - 1)),
+        Record::Sockets { .. } | Record::Socket { .. } | Record::Sync { .. }
+            if shared.silent.load(SeqCst) && shared.takes_sockets.load(SeqCst) => {}
+        Record::Sockets { .. } if shared.takes_sockets.load(SeqCst) => {
+            send(fd, &Record::Sockets { wanted: 1 }.datagram());
+        }
+        Record::Socket { .. } => send(fd, &Record::Socket { errno: 0 }.datagram()),
         Record::Sync { value } => send(fd, &Record::Sync { value }.datagram()),
         _ => {}
     }
