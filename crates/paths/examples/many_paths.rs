@@ -1,7 +1,7 @@
 //! Cost of 50 000 sessions for the worker that measures: time of a round of 100 ms, in which as many probes are sent and
 //! answered as an instance may send.
 //!
-//! `cargo run --release -p culvert-paths --example many`
+//! `cargo run --release -p culvert-paths --example many_paths`
 
 use std::collections::BinaryHeap;
 use std::hint::black_box;

@@ -1,6 +1,6 @@
 //! Cost of 50 000 paths for the control thread: time of a round, in which the paths of all rules are judged.
 //!
-//! `cargo run --release -p culvert-selection --example many`
+//! `cargo run --release -p culvert-selection --example many_rules`
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
