@@ -5,13 +5,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{PacketFate, WhyStep};
+use super::{PacketFate, Tap, WhyStep};
 
 /// Which packets are wanted; of what is not given, all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketFilter {
     /// Where: `wire`, `plain` or `frame`.
-    pub tap: Option<String>,
+    pub tap: Option<Tap>,
     /// Which way: out to peers, or in from them.
     pub is_outbound: Option<bool>,
     /// Names of interfaces that it came in or left by.
@@ -125,7 +125,7 @@ pub struct Traced {
     /// How it came, in words.
     pub came: String,
     /// `wire`, `plain` or `frame`.
-    pub tap: String,
+    pub tap: Tap,
     /// Steps of the data path, as of `culvert why`; empty for ESP, whose SA decides.
     pub steps: Vec<WhyStep>,
     /// Fate of the packet, as a word.

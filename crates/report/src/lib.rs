@@ -57,8 +57,9 @@ pub use steering::{PathStanding, Steer, SteerCopies, SteerPath};
 pub use warning::{Warning, WarningKind, Warnings};
 pub use why::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 pub use words::{
-    BfdState, BufferPages, Direction, Owner, PacketFate, PolicyAction, PolicyProtocol, Polling,
-    PortKind, PortMode, SaMode, SaPlacement, SaProtocol, SaState, State, StrippedTags,
+    BfdState, BufferPages, DeviceKind, Direction, NeighbourState, Owner, PacketFate, PolicyAction,
+    PolicyProtocol, Polling, PortKind, PortMode, RouteKind, SaMode, SaPlacement, SaProtocol,
+    SaState, State, StrippedTags, Tap, WhyQuestion,
 };
 
 /// Request of a command to the daemon.
@@ -414,11 +415,11 @@ pub struct Device {
     /// Name in the configuration.
     pub name: String,
     /// Kind of the device.
-    pub kind: String,
+    pub kind: DeviceKind,
     /// The port that SAs name to be in it.
     pub port: String,
     /// Work of the device: `crypto offload`.
-    pub placement: String,
+    pub placement: SaPlacement,
     /// Which SAs it has: `asked`, `auto`.
     pub has: String,
     /// `up`, or why it is given nothing.
@@ -598,7 +599,7 @@ pub struct Route {
     /// Prefix of the destinations.
     pub dst: String,
     /// `unicast`, `local`, `blackhole`, …
-    pub kind: String,
+    pub kind: RouteKind,
     /// Addresses of the gateways.
     pub via: Vec<String>,
     /// Names of the interfaces.
@@ -617,7 +618,7 @@ pub struct Neighbour {
     /// MAC address, if known.
     pub mac: Option<String>,
     /// `reachable`, `stale`, `failed`, …
-    pub state: String,
+    pub state: NeighbourState,
 }
 
 /// `culvert stats`: packets in, and how each ended; of all workers, or of one.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::PacketFate;
+use super::{PacketFate, WhyQuestion};
 
 /// A packet, and how it comes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ pub struct Why {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhyStep {
     /// Question of the step.
-    pub question: String,
+    pub question: WhyQuestion,
     /// Answer of the step.
     pub answer: String,
     /// The index of the policy that says so.

@@ -345,6 +345,126 @@ impl From<StrippedTags> for String {
     }
 }
 
+words! {
+    /// The kind of a route, as `ip route` calls it.
+    RouteKind, "Another kind of the kernel's." {
+        /// To the next hops.
+        Unicast = "unicast",
+        /// To this host.
+        Local = "local",
+        /// Broadcast on the link layer.
+        Broadcast = "broadcast",
+        /// Anycast address of this host.
+        Anycast = "anycast",
+        /// Packets to a multicast group.
+        Multicast = "multicast",
+        /// Drops packets without an ICMP error.
+        Blackhole = "blackhole",
+        /// Drops, with ICMP unreachable.
+        Unreachable = "unreachable",
+        /// Drops, with ICMP prohibited.
+        Prohibit = "prohibit",
+        /// The look-up goes on with the next rule.
+        Throw = "throw",
+    }
+}
+
+words! {
+    /// The state of a neighbour, as `ip neighbour` calls it.
+    NeighbourState, "Another state of the kernel's." {
+        /// Being asked for.
+        Incomplete = "incomplete",
+        /// Usable, and confirmed lately.
+        Reachable = "reachable",
+        /// Usable, to be confirmed when used.
+        Stale = "stale",
+        /// Usable, confirmation due.
+        Delay = "delay",
+        /// Usable, being confirmed.
+        Probe = "probe",
+        /// Without an answer so far.
+        Failed = "failed",
+        /// Set by hand, not to be resolved.
+        NoArp = "noarp",
+        /// Set by hand, and usable.
+        Permanent = "permanent",
+        /// No entry, or another state.
+        None = "none",
+    }
+}
+
+words! {
+    /// The kind of an offload device, as the configuration spells it.
+    DeviceKind, "A kind that is not known here." {
+        /// The model of a NIC with inline crypto.
+        NicModel = "nic-model",
+        /// A crypto device of DPDK's.
+        Cryptodev = "cryptodev",
+        /// The model of a NIC that does all of IPsec.
+        PacketNicModel = "packet-nic-model",
+        /// The gateway in hardware, simulated.
+        RtlSimulation = "rtl-simulation",
+    }
+}
+
+words! {
+    /// The place at which a packet is recorded.
+    Tap, "A place that is not known here." {
+        /// Protected, as it is on the wire.
+        Wire = "wire",
+        /// In clear, before or after protection.
+        Plain = "plain",
+        /// A frame in which no IP packet for this host was found.
+        Frame = "frame",
+    }
+}
+
+words! {
+    /// The question of a step of `culvert why`.
+    WhyQuestion, "A question that is not known here." {
+        /// The barrier that the guard has in the kernel.
+        Guard = "guard",
+        /// The program that decides which packets culvert takes.
+        Steering = "steering",
+        /// The application that the flow is of.
+        Application = "application",
+        /// This host, or another one.
+        For = "for",
+        /// The way that Linux knows.
+        Linux = "Linux",
+        /// The mark that a rule gives.
+        Mark = "mark",
+        /// The policy, which is not asked.
+        Policy = "policy",
+        /// The inbound policy.
+        PolicyIn = "policy in",
+        /// The outbound policy.
+        PolicyOut = "policy out",
+        /// The policy on packets of other hosts.
+        PolicyForward = "policy fwd",
+        /// The rate limit on the packet.
+        Limit = "limit",
+        /// The rule of path selection.
+        Steer = "steer",
+        /// The translation by Linux's NAT.
+        Nat = "NAT",
+        /// The SA that protects, or opens.
+        Sa = "SA",
+        /// The segment of SRv6 that a packet is at.
+        Segment = "segment",
+        /// The segments of SRv6 that a packet gets.
+        Headend = "segments",
+        /// The overlay that a packet is put into.
+        Overlay = "overlay",
+        /// The route that leads a packet on.
+        Route = "route",
+        /// The neighbour on the way.
+        Neighbour = "neighbour",
+        /// The path's MTU.
+        Size = "size",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

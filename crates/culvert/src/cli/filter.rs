@@ -84,7 +84,7 @@ impl FilterArgs {
     /// As the daemon is asked.
     pub fn filter(&self) -> PacketFilter {
         PacketFilter {
-            tap: self.tap.and_then(|tap| Some(tap.to_possible_value()?.get_name().to_owned())),
+            tap: self.tap.and_then(|tap| Some(tap.to_possible_value()?.get_name().into())),
             is_outbound: self.direction.map(|way| way == Way::Out),
             interfaces: self.interfaces.clone(),
             spi: self.spi,

@@ -47,9 +47,9 @@ fn text(name: &str) -> Result<String, ClientError> {
         let tables = d.tables.iter().map(|t| format!("{} {}/{}", t.name, t.used, t.most));
         vec![
             d.name,
-            d.kind,
+            d.kind.to_string(),
             d.port,
-            d.placement,
+            d.placement.to_string(),
             d.has,
             d.state.to_string(),
             tables.collect::<Vec<_>>().join(", "),

@@ -434,17 +434,16 @@ pub fn route(name: &str, json: bool) -> Result<String, ClientError> {
             vec![
                 r.table.to_string(),
                 r.dst,
-                r.kind,
+                r.kind.to_string(),
                 r.via.join(", "),
                 r.dev.join(", "),
                 r.metric.to_string(),
             ]
         });
         let routes = table(&[">TABLE", "DESTINATION", "KIND", "VIA", "DEV", ">METRIC"], routes);
-        let neighbours = r
-            .neighbours
-            .into_iter()
-            .map(|n| vec![n.dev, n.address, n.mac.unwrap_or_else(|| "-".into()), n.state]);
+        let neighbours = r.neighbours.into_iter().map(|n| {
+            vec![n.dev, n.address, n.mac.unwrap_or_else(|| "-".into()), n.state.to_string()]
+        });
         let neighbours = table(&["DEV", "NEIGHBOUR", "MAC", "STATE"], neighbours);
         let segments = r.segments.into_iter().map(|s| {
             vec![s.table.map_or_else(|| "-".into(), |table| table.to_string()), s.dst, s.does]

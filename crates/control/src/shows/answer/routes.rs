@@ -29,7 +29,7 @@ pub fn routes(linux: &Linux) -> Routes {
         .map(|r| report::Route {
             table: r.table,
             dst: prefix(r.dst),
-            kind: format!("{:?}", r.kind).to_lowercase(),
+            kind: format!("{:?}", r.kind).to_lowercase().into(),
             via: r.next_hops.iter().filter_map(|h| h.gateway).map(|g| g.to_string()).collect(),
             dev: r.next_hops.iter().map(|h| name(h.ifindex)).collect(),
             metric: r.metric,
@@ -41,7 +41,7 @@ pub fn routes(linux: &Linux) -> Routes {
             dev: name(n.ifindex),
             address: n.ip.to_string(),
             mac: n.mac.map(mac_text),
-            state: format!("{:?}", n.state).to_lowercase(),
+            state: format!("{:?}", n.state).to_lowercase().into(),
         })
         .collect();
     let segments = linux.reflection.segments_seen().rows().to_vec();

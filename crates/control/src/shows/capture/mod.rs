@@ -19,7 +19,7 @@ use dataplane::{Drops, Filter, FlowFilter, Place, PolicyFilter, TapConfig, TapRe
 use outcome::DropReason;
 use policy::Prefix;
 
-use report::{CaptureRequest, FlowsRequest, Network, PacketFilter};
+use report::{CaptureRequest, FlowsRequest, Network, PacketFilter, Tap};
 pub use slots::Slots;
 pub use stream::Stream;
 pub use traces::Traces;
@@ -103,7 +103,7 @@ fn filter(parts: Parts<'_>, asked: &PacketFilter) -> Result<Filter, String> {
     };
     let place = match &asked.tap {
         Some(name) => {
-            let place = Place::ALL.into_iter().find(|place| place.name() == name);
+            let place = Place::ALL.into_iter().find(|place| Tap::from(place.name()) == *name);
             Some(place.ok_or_else(|| format!("--tap {name}: wire, plain or frame"))?)
         }
         None => None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dataplane::{Fate, Record, Step, Verdict};
-use report::{PacketFilter, Trace, TraceRequest, Traced, WhyPacket, WhyStep};
+use report::{PacketFilter, Trace, TraceRequest, Traced, WhyPacket, WhyQuestion, WhyStep};
 use wire::Headers;
 
 use super::text::{Names, name, sa, verdict, word};
@@ -78,7 +78,7 @@ fn traced(explainer: Explainer<'_>, record: &Record, bytes: &[u8], names: &Names
     match (explanation, &h) {
         (Some(explanation), Some(h)) => {
             if explanation.mark != 0 {
-                steps.push(why::step("mark", format!("{:#x}", explanation.mark)));
+                steps.push(why::step(WhyQuestion::Mark, format!("{:#x}", explanation.mark)));
             }
             steps.extend(explanation.steps.iter().map(|step| explainer.step(step, h)));
         }

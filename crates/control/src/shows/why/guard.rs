@@ -2,7 +2,7 @@
 
 use guard::Effect;
 use policy::{Direction, Ends};
-use report::{PacketFate, Why, WhyStep};
+use report::{PacketFate, Why, WhyQuestion, WhyStep};
 use wire::{Headers, protocol};
 
 use super::explainer::Explainer;
@@ -72,8 +72,9 @@ impl Explainer<'_> {
             let is_last = barrier.priority() == u32::MAX;
             let prefix =
                 self.sa.guarded(self.guard).into_iter().find(|p| is_last && p.contains(end));
-            let blocked =
-                || text::step("guard", format!("blocked by the kernel's policy {barrier}"));
+            let blocked = || {
+                text::step(WhyQuestion::Guard, format!("blocked by the kernel's policy {barrier}"))
+            };
             Some(match prefix {
                 Some(prefix) => Barred { step: text::guarded(prefix), verdict: BY_PREFIX },
                 None if barrier.is_default() => Barred { step: blocked(), verdict: BY_DEFAULT },
@@ -93,7 +94,7 @@ mod tests {
         let answer = || Why {
             packet: "10.1.0.10 > 10.2.0.10".into(),
             came: "received by port lan".into(),
-            steps: vec![text::step("steering", "left to Linux".into())],
+            steps: vec![text::step(WhyQuestion::Steering, "left to Linux".into())],
             fate: PacketFate::ToLinux,
             verdict: "Linux gets it".into(),
             drop_reason: None,
@@ -109,7 +110,8 @@ mod tests {
             "10.2.0.0/24 of [guard] prefixes: blocked by the kernel until a policy is about it";
         assert_eq!(last, Some(("guard", says)));
         assert!(told.hints.is_empty() && told.drop_reason.is_none());
-        let barred = Barred { step: text::step("guard", "...".into()), verdict: BY_DEFAULT };
+        let barred =
+            Barred { step: text::step(WhyQuestion::Guard, "...".into()), verdict: BY_DEFAULT };
         assert_eq!(stopped(answer(), Some(barred)).verdict, BY_DEFAULT);
         // By the worker's own step.
         assert_eq!(stopped(answer(), None).verdict, BY_PREFIX);

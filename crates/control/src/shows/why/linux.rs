@@ -2,7 +2,7 @@
 
 use dataplane::Came;
 use policy::{Direction, Ends};
-use report::WhyStep;
+use report::{WhyQuestion, WhyStep};
 use wire::{Headers, protocol};
 
 use super::explainer::Explainer;
@@ -44,7 +44,7 @@ impl Explainer<'_> {
                 Sender::Host => None,
                 Sender::Received(_) => self.barred(h, Ends::Local, &[Direction::In], mark),
             };
-            let steps = vec![text::step("for", "this host".into())];
+            let steps = vec![text::step(WhyQuestion::For, "this host".into())];
             return Through::Stays(Stays { steps, verdict: "Linux delivers it".into(), barred });
         }
         let ends = match sender {
@@ -56,7 +56,7 @@ impl Explainer<'_> {
             Sender::Received(_) => self.barred(h, ends, &[Direction::Forward], mark),
         };
         if stopped.is_some() {
-            let steps = vec![text::step("for", "another host".into())];
+            let steps = vec![text::step(WhyQuestion::For, "another host".into())];
             return Through::Stays(Stays { steps, verdict: String::new(), barred: stopped });
         }
         let is_ike = sender == Sender::Host
@@ -65,21 +65,27 @@ impl Explainer<'_> {
         if let Some(led) = self.linux.private.leads(h.dst, mark, is_ike) {
             let to = self.linux.name_of(self.linux.private.ifindex());
             let prefix = format!("{}/{}", led.addr, led.len);
-            let step = text::step("Linux", format!("a route to {prefix} leads it to {to}"));
+            let step =
+                text::step(WhyQuestion::Linux, format!("a route to {prefix} leads it to {to}"));
             return Through::Comes(Came::Linux { tunnel: 0, mark }, vec![step]);
         }
         let Some(ifindex) = topology.way_out(h.src, h.dst) else {
-            let step = text::step("Linux", format!("no route of Linux's leads to {}", h.dst));
+            let step =
+                text::step(WhyQuestion::Linux, format!("no route of Linux's leads to {}", h.dst));
             let verdict = "Linux has no way for it".into();
             return Through::Stays(Stays { steps: vec![step], verdict, barred: None });
         };
         let name = self.linux.name_of(ifindex);
         if topology.interfaces.get(&ifindex).is_some_and(|i| i.binding.is_some()) {
-            let step = text::step("Linux", format!("a route leads it to tunnel interface {name}"));
+            let step = text::step(
+                WhyQuestion::Linux,
+                format!("a route leads it to tunnel interface {name}"),
+            );
             return Through::Comes(Came::Linux { tunnel: ifindex, mark }, vec![step]);
         }
         let answer = format!("no policy leads it to culvert: it goes by {name}");
-        let step = WhyStep { interface: Some(name.clone()), ..text::step("Linux", answer) };
+        let step =
+            WhyStep { interface: Some(name.clone()), ..text::step(WhyQuestion::Linux, answer) };
         Through::Stays(Stays {
             steps: vec![step],
             verdict: format!("Linux sends it in clear by {name}"),

@@ -15,7 +15,7 @@ pub(crate) use text::{packet, step, verdict};
 
 use dataplane::{Came, Explanation, Fate, Probe, Step};
 use policy::{Ends, SaEntry, SaId};
-use report::{PacketFate, Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
+use report::{PacketFate, Why, WhyAnswer, WhyPacket, WhyQuestion, WhyRequest, WhyStep};
 use wire::{Headers, protocol};
 
 pub(crate) use self::explainer::Explainer;
@@ -50,7 +50,7 @@ impl Explainer<'_> {
         let mut steps = before;
         steps.extend(steering.into_iter().map(|(step, _)| step));
         if mark != 0 {
-            steps.push(text::step("mark", format!("{mark:#x}")));
+            steps.push(text::step(WhyQuestion::Mark, format!("{mark:#x}")));
         }
         steps.extend(answers.iter().map(|step| self.step(step, &h)));
         steps.extend(self.application(&h));
@@ -80,7 +80,7 @@ impl Explainer<'_> {
     /// Application of the packet's flow, where flows are told apart.
     fn application(&self, h: &Headers) -> Option<WhyStep> {
         let names = self.crew.recognition.names(self.crew.workers.now_ns());
-        names.expected(h).map(|answer| text::step("application", answer))
+        names.expected(h).map(|answer| text::step(WhyQuestion::Application, answer))
     }
 
     /// True of IKE between this host and a peer. With UDP's port 4500 it is IKE too: what is asked about begins with the
@@ -173,7 +173,7 @@ impl Explainer<'_> {
             None => (format!("left to Linux: no policy protects or blocks {}", h.dst), false),
         };
         let interface = Some(self.linux.name_of(*ifindex));
-        Some((WhyStep { interface, ..text::step("steering", answer) }, is_taken))
+        Some((WhyStep { interface, ..text::step(WhyQuestion::Steering, answer) }, is_taken))
     }
 
     fn entry(&self, id: &SaId) -> Option<std::sync::Arc<SaEntry<esp::Sa>>> {
@@ -203,7 +203,7 @@ fn left_to_linux(packet: &WhyPacket, came: String, stays: Stays, exempt: Option<
 
 /// Of IKE, which policies would keep from setting up the very SAs that they ask for.
 fn exempt() -> WhyStep {
-    text::step("policy", "not asked: key exchange goes past all policies".into())
+    text::step(WhyQuestion::Policy, "not asked: key exchange goes past all policies".into())
 }
 
 /// Of a packet that Linux has and culvert never sees.

@@ -8,25 +8,22 @@ use forward::{IcmpCause, Resolution};
 use outcome::DropReason;
 use policy::{Direction, Marks, PolicyConfig, Prefix, SaId, SaState};
 use report::protocol::name;
-use report::{self, PacketFate, WhyPacket, WhyStep};
+use report::{self, PacketFate, WhyPacket, WhyQuestion, WhyStep};
 use wire::{Headers, protocol};
 
 use super::explainer::Explainer;
 use super::near_miss::near_misses;
 use crate::texts::{direction_text, mac_text, mode_text, selector_text, spi_text, suite_text};
 
-/// Question of the step that names the interface by which a packet leaves.
-const ROUTE: &str = "route";
-
 /// A step that names nothing.
-pub fn step(question: &str, answer: String) -> WhyStep {
-    WhyStep { question: question.into(), answer, ..WhyStep::default() }
+pub fn step(question: WhyQuestion, answer: String) -> WhyStep {
+    WhyStep { question, answer, ..WhyStep::default() }
 }
 
 /// The step of a prefix that the guard blocks.
 pub fn guarded(Prefix { addr, len }: Prefix) -> WhyStep {
     step(
-        "guard",
+        WhyQuestion::Guard,
         format!(
             "{addr}/{len} of [guard] prefixes: blocked by the kernel until a policy is about it"
         ),
@@ -76,7 +73,7 @@ pub fn reason(fate: &Fate) -> Option<DropReason> {
 /// A fate as a sentence, after these steps.
 pub fn verdict(fate: &Fate, steps: &[WhyStep]) -> String {
     let by = || {
-        let ways = steps.iter().rev().filter(|step| step.question == ROUTE);
+        let ways = steps.iter().rev().filter(|step| step.question == WhyQuestion::Route);
         let interface = ways.filter_map(|step| step.interface.as_deref()).next();
         interface.map_or_else(String::new, |name| format!(" by {name}"))
     };
@@ -185,28 +182,32 @@ impl Explainer<'_> {
     /// A step in words; `h` are the packet's headers.
     pub(crate) fn step(&self, step: &Step, h: &Headers) -> WhyStep {
         match step {
-            Step::Ends { is_local: true } => self::step("for", "this host".into()),
-            Step::Ends { is_local: false } => self::step("for", "another host".into()),
-            Step::Exempt => {
-                self::step("policy", "not asked: key exchange or neighbour discovery".into())
-            }
-            Step::RateLimit(name) => {
-                self::step("limit", format!("{name}, if it has tokens: culvert limit show {name}"))
-            }
+            Step::Ends { is_local: true } => self::step(WhyQuestion::For, "this host".into()),
+            Step::Ends { is_local: false } => self::step(WhyQuestion::For, "another host".into()),
+            Step::Exempt => self::step(
+                WhyQuestion::Policy,
+                "not asked: key exchange or neighbour discovery".into(),
+            ),
+            Step::RateLimit(name) => self::step(
+                WhyQuestion::Limit,
+                format!("{name}, if it has tokens: culvert limit show {name}"),
+            ),
             Step::Path { rule, path } => match path {
-                Some(path) => self::step("steer", format!("{rule}, by path {path}")),
+                Some(path) => self::step(WhyQuestion::Steer, format!("{rule}, by path {path}")),
                 None => self::step(
-                    "steer",
+                    WhyQuestion::Steer,
                     format!("{rule}, which stops packets while none of its paths is good"),
                 ),
             },
-            Step::Copied { path } => self::step("steer", format!("a second copy by path {path}")),
-            Step::Nat(says) => self::step("NAT", nat_answer(*says)),
+            Step::Copied { path } => {
+                self::step(WhyQuestion::Steer, format!("a second copy by path {path}"))
+            }
+            Step::Nat(says) => self::step(WhyQuestion::Nat, nat_answer(*says)),
             Step::Policy { direction, marks, index, says } => {
                 let question = match direction {
-                    Direction::In => "policy in",
-                    Direction::Out => "policy out",
-                    Direction::Forward => "policy fwd",
+                    Direction::In => WhyQuestion::PolicyIn,
+                    Direction::Out => WhyQuestion::PolicyOut,
+                    Direction::Forward => WhyQuestion::PolicyForward,
                 };
                 let answer = self.policy_answer((*direction, *marks), *index, *says, h);
                 WhyStep { policy: *index, ..self::step(question, answer) }
@@ -214,22 +215,22 @@ impl Explainer<'_> {
             Step::Guard(prefix) => guarded(*prefix),
             Step::Sa(id) => {
                 let spi = Some(spi_text(id.spi));
-                WhyStep { spi, ..self::step("SA", self.sa_answer(id)) }
+                WhyStep { spi, ..self::step(WhyQuestion::Sa, self.sa_answer(id)) }
             }
-            Step::Sid { name } => self::step("segment", format!("this host's, {name}")),
+            Step::Sid { name } => self::step(WhyQuestion::Segment, format!("this host's, {name}")),
             Step::Headend { mode, first } => self::step(
-                "segments",
+                WhyQuestion::Headend,
                 format!("{mode}, the first one is {first}; then it is looked at again"),
             ),
             Step::Overlay { ifindex, src, dst } => {
                 let name = self.linux.name_of(*ifindex);
                 let says = format!("headers of {name}, {src} to {dst}; then it is looked at again");
-                WhyStep { interface: Some(name), ..self::step("overlay", says) }
+                WhyStep { interface: Some(name), ..self::step(WhyQuestion::Overlay, says) }
             }
             Step::Route { dst, to } => self.route_answer(*dst, *to),
             Step::Neighbour { ifindex, addr, resolution } => WhyStep {
                 interface: Some(self.linux.name_of(*ifindex)),
-                ..self::step("neighbour", neighbour_answer(*addr, *resolution))
+                ..self::step(WhyQuestion::Neighbour, neighbour_answer(*addr, *resolution))
             },
             Step::Size { len, protected, mtu } => {
                 let whole = protected.unwrap_or(*len);
@@ -238,7 +239,7 @@ impl Explainer<'_> {
                     Some(protected) => format!("{len} bytes, {protected} once it is protected"),
                     None => format!("{len} bytes"),
                 };
-                self::step("size", format!("{long}: {says} the path's {mtu}"))
+                self::step(WhyQuestion::Size, format!("{long}: {says} the path's {mtu}"))
             }
         }
     }
@@ -350,7 +351,7 @@ impl Explainer<'_> {
             Way::Local => (None, format!("{dst} is this host")),
             Way::Nowhere(reason) => (None, format!("{dst}: nowhere ({})", reason.name())),
         };
-        WhyStep { interface, ..step(ROUTE, answer) }
+        WhyStep { interface, ..step(WhyQuestion::Route, answer) }
     }
 }
 

@@ -258,9 +258,9 @@ fn of_devices(to: &mut Families<'_>, devices: &[Device]) {
     let label = |device: &Device| {
         vec![
             ("device", device.name.clone()),
-            ("kind", device.kind.clone()),
+            ("kind", device.kind.to_string()),
             ("port", device.port.clone()),
-            ("placement", device.placement.clone()),
+            ("placement", device.placement.to_string()),
         ]
     };
     let counts: [Count<Device>; 7] = [
