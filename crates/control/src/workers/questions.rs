@@ -64,7 +64,7 @@ impl Crew {
         let Crew { paths, workers, recognition, tables, .. } = self;
         let selected = paths.select(now, snapshot, workers, |name| recognition.id(name));
         if let Some((steering, changes)) = selected {
-            tables.steering.store(Arc::new(steering));
+            tables.steer(steering);
             changes.into_iter().for_each(|change| log.add(now, change));
         }
     }

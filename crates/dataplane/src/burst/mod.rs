@@ -189,7 +189,7 @@ impl<O: Thread> Path<O> {
         let Some(place) = meta.place.filter(|_| meta.has_flow) else {
             return self.meet(misses, packet, meta, held);
         };
-        let Some(plan) = flows.at(place, &meta.key(), |stamp| view.reader.holds(stamp)) else {
+        let Some(plan) = flows.at(place, &meta.key(), view) else {
             return misses.miss(self, packet, meta, held);
         };
         let h = meta.summary.fields;
@@ -385,14 +385,19 @@ impl<O: Thread> Path<O> {
     #[inline(always)]
     fn has_refreshed(&mut self, has_changed: bool) -> bool {
         if has_changed {
-            self.flows.begin_generation();
-            self.exec.rooms.headends.begin_generation();
-            self.exec.rooms.far_ends.begin_generation();
+            self.ask_plans();
             self.exec.rooms.sas.begin_view();
             self.view.generation = self.view.generation.wrapping_add(1);
             self.exec.rooms.recoveries.generation = self.view.generation;
         }
         has_changed
+    }
+
+    /// Has plans prove that they still hold.
+    pub(crate) fn ask_plans(&mut self) {
+        self.flows.begin_generation();
+        self.exec.rooms.headends.begin_generation();
+        self.exec.rooms.far_ends.begin_generation();
     }
 
     /// Voids all that was found out by routes, neighbours and interfaces.

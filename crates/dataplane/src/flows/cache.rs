@@ -11,15 +11,15 @@
 //! ```
 //!
 //! An entry is good in the epoch that it was made in: the worker begins a new one whenever routes
-//! or neighbours have changed. When the databases have changed, each entry that is used next is
-//! asked once whether the change concerns it ([`policy::Stamp`]).
+//! or neighbours have changed. When the databases have changed, or what rules of path selection
+//! answer, each entry that is used next is asked once whether the change concerns it ([`Stamps`]).
 
 use mem::Cache;
-use policy::Stamp;
 use wire::FlowSeed;
 
 use crate::flows::plan::{Plan, Stamps};
 use crate::model::{Ingress, Key, Meta};
+use crate::view::View;
 
 /// Places that a flow may stand in.
 const WAYS: usize = 8;
@@ -61,13 +61,8 @@ const _: () = assert!(size_of::<Option<FlowEntry>>() == 2 * mem::LINE_LEN);
 /// generation is renewed.
 #[cold]
 #[inline(never)]
-fn renew(
-    entry: &mut FlowEntry,
-    stamps: &Stamps,
-    generation: u32,
-    holds: impl Fn(Stamp) -> bool,
-) -> bool {
-    let holds = stamps.iter().all(|stamp| holds(*stamp));
+fn renew(entry: &mut FlowEntry, stamps: &Stamps, generation: u32, view: &View) -> bool {
+    let holds = stamps.hold(view);
     if holds {
         entry.generation = generation;
     }
@@ -105,7 +100,7 @@ impl FlowCache {
         FlowCache {
             tags: vec![[0; WAYS]; sets].into(),
             entries: (0..sets * WAYS).map(|_| None).collect(),
-            stamps: vec![Stamps::new_const(); sets * WAYS].into(),
+            stamps: vec![Stamps::default(); sets * WAYS].into(),
             hasher,
             turn: 0,
             epoch: 0,
@@ -121,7 +116,7 @@ impl FlowCache {
         }
     }
 
-    /// The databases have changed: plans have to prove that they still hold.
+    /// The databases, or answers of rules, have changed: plans have to prove that they still hold.
     pub(crate) fn begin_generation(&mut self) {
         match self.generation.checked_add(1) {
             Some(next) => self.generation = next,
@@ -203,21 +198,16 @@ impl FlowCache {
         self.entries.get(place as usize)?.as_ref().map(|entry| &entry.plan)
     }
 
-    /// The plan at a place, if it is that of the flow and holds; `holds` asks the databases.
+    /// The plan at a place, if it is that of the flow and holds.
     #[inline(always)]
-    pub(crate) fn at(
-        &mut self,
-        place: u32,
-        key: &Key,
-        holds: impl Fn(Stamp) -> bool,
-    ) -> Option<&Plan> {
+    pub(crate) fn at(&mut self, place: u32, key: &Key, view: &View) -> Option<&Plan> {
         let entry = self.entries.get_mut(place as usize)?.as_mut()?;
         if entry.epoch != self.epoch || entry.key != *key {
             return None;
         }
         if entry.generation != self.generation {
             let stamps = self.stamps.get(place as usize)?;
-            if !renew(entry, stamps, self.generation, holds) {
+            if !renew(entry, stamps, self.generation, view) {
                 return None;
             }
         }

@@ -8,6 +8,8 @@ use policy::{PolicyCounters, Stamp, WorkerIndex};
 use wire::Fields;
 
 use crate::model::Action;
+use crate::tables::steering::SteerStamp;
+use crate::view::View;
 
 /// The plan of one flow.
 #[derive(Clone, Debug)]
@@ -17,8 +19,26 @@ pub(crate) struct Plan {
     counters: [Option<PolicyCounters>; MAX_POLICIES],
 }
 
-/// A plan holds as long as the databases would answer the same to all of these questions.
-pub(crate) type Stamps = ArrayVec<Stamp, MAX_QUESTIONS>;
+/// A plan holds as long as databases and rules would answer the same to all of these questions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stamps {
+    policies: ArrayVec<Stamp, MAX_QUESTIONS>,
+    /// The rules of path selection that chose the flow's path.
+    pub(crate) steered: SteerStamp,
+}
+
+impl Stamps {
+    /// Adds the answer to one more question. False if there is no room for it.
+    pub(crate) fn push(&mut self, stamp: Stamp) -> bool {
+        self.policies.try_push(stamp).is_ok()
+    }
+
+    /// True if all would be answered the same.
+    pub(crate) fn hold(&self, view: &View) -> bool {
+        self.policies.iter().all(|stamp| view.reader.holds(*stamp))
+            && view.steering.holds(self.steered)
+    }
+}
 
 /// Questions to the policy database about one packet: one on its way in, one on its way out, and one at
 /// the tunnel interface that it is routed to.

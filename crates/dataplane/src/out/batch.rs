@@ -23,6 +23,8 @@ pub(crate) struct Batch {
     pub(crate) has_unsent: bool,
     /// The worker's tables: plans made by others do not hold.
     pub(crate) epoch: u64,
+    /// The worker's rules of path selection: plans made by others have to prove that they hold.
+    pub(crate) steered: u64,
     /// Counts up when the worker has said that all threads have caught up.
     pub(crate) catch_up: u64,
     pub(crate) done: Done,
@@ -47,6 +49,7 @@ impl Batch {
             private: None,
             has_unsent: false,
             epoch: 0,
+            steered: 0,
             catch_up: 0,
             done: Done::default(),
             packets: pool.parcel(),

@@ -10,6 +10,7 @@ use wire::Headers;
 
 use crate::flows::plan::{MAX_POLICIES, Plan, Stamps};
 use crate::model::{Action, Draft, Gather, LinuxWay, Origin, RateLimit, SealAll, Translation};
+use crate::tables::steering::SteerStamp;
 use crate::view::View;
 
 /// A decision, and what it follows from.
@@ -87,7 +88,7 @@ pub(crate) struct PolicyAnswers {
 impl PolicyAnswers {
     /// A policy decided about the packet, or none did.
     pub(super) fn note(&mut self, policy: Option<&PolicyEntry>, stamp: Stamp) {
-        self.has_overflown |= self.stamps.try_push(stamp).is_err();
+        self.has_overflown |= !self.stamps.push(stamp);
         if let Some(policy) = policy {
             self.has_overflown |= self.counters.try_push(policy.counters().clone()).is_err();
         }
@@ -95,7 +96,12 @@ impl PolicyAnswers {
 
     /// The plan hangs on this answer too, whose policy the packet does not count with.
     pub(super) fn note_stamp(&mut self, stamp: Stamp) {
-        self.has_overflown |= self.stamps.try_push(stamp).is_err();
+        self.has_overflown |= !self.stamps.push(stamp);
+    }
+
+    /// The plan hangs on the answers of these rules of path selection.
+    pub(super) fn note_steering(&mut self, stamp: SteerStamp) {
+        self.stamps.steered = stamp;
     }
 
     /// Counts the packet with the policies that decided about it.

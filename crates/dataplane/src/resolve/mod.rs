@@ -62,6 +62,8 @@ mod tunnel;
 mod waits;
 mod ways;
 
+use core::cell::Cell;
+
 use esp::Sa;
 use policy::{SaEntry, WorkerIndex};
 use wire::Headers;
@@ -142,7 +144,15 @@ fn decide<N: Notes>(
     let nat = Nat::of(view, packet, h, &entry);
     let (at_limit, wants_own, too_big) = (None, None, None);
     let mut question = Question {
-        context: Context { view, packet, h, owner, knows_ports, nat: &nat },
+        context: Context {
+            view,
+            packet,
+            h,
+            owner,
+            knows_ports,
+            nat: &nat,
+            steered: Cell::default(),
+        },
         asked,
         at_limit,
         wants_own,
@@ -164,6 +174,7 @@ fn decide<N: Notes>(
         Entry::Outbound(origin) => outbound(&mut question, origin),
     };
     let limit = came.and_then(|came| rate_limit(&mut question, came, &decision)).map(Box::new);
+    question.asked.note_steering(question.context.steered.get());
     let Question { asked, at_limit, wants_own, too_big, segment_error, is_for_flow, .. } = question;
     if let Decision::Go(draft) = &mut decision {
         draft.is_for_flow &= is_for_flow;

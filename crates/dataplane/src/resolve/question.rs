@@ -1,5 +1,6 @@
 //! The packet that is decided about, how it came, and what is known of it so far.
 
+use core::cell::Cell;
 use core::ops::Deref;
 
 use policy::{Direction, Flow, PolicyEntry, SaHandle, WorkerIndex};
@@ -8,6 +9,7 @@ use wire::{Fragment, Headers, protocol};
 use super::decision::{ErrorCame, PolicyAnswers, Quote};
 use super::nat::Nat;
 use crate::model::{Action, Notes, Step};
+use crate::tables::steering::SteerStamp;
 use crate::view::View;
 
 /// Everything that a decision follows from, and nothing that it changes.
@@ -21,6 +23,8 @@ pub(super) struct Context<'a> {
     pub(super) knows_ports: bool,
     /// Decision of Linux's NAT about its connection.
     pub(super) nat: &'a Nat,
+    /// The rules of path selection that were asked.
+    pub(super) steered: Cell<SteerStamp>,
 }
 
 impl Context<'_> {

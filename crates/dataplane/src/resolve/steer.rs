@@ -22,7 +22,7 @@ use wire::Headers;
 use super::lookup::lookup;
 use super::question::Context;
 use crate::model::Origin;
-use crate::tables::steering::{ClearExit, Steered};
+use crate::tables::steering::{ClearExit, SteerStamp, Steered};
 use crate::tables::traffic::Traffic;
 use crate::view::View;
 
@@ -48,7 +48,12 @@ pub(super) fn steered<'v>(
     if context.nat.is_translated() {
         is_asked(context.view, found)?;
         let exit = context.view.steering.uplink_of(context.h.src)?;
-        return Some(Steered { rule: None, exit: Some(exit), copies: None });
+        return Some(Steered {
+            rule: None,
+            exit: Some(exit),
+            copies: None,
+            stamp: SteerStamp::Free,
+        });
     }
     let steered = by_rules(context, origin, found)?;
     match steered.exit.and_then(|exit| exit.clear.as_ref()) {
@@ -70,7 +75,12 @@ pub(super) fn uplink_for_linux<'v>(context: &Context<'v>, origin: Origin) -> Opt
     let steered = match translated {
         Some(src) => {
             is_asked(view, &found)?;
-            Steered { rule: None, exit: view.steering.uplink_of(src), copies: None }
+            Steered {
+                rule: None,
+                exit: view.steering.uplink_of(src),
+                copies: None,
+                stamp: SteerStamp::Free,
+            }
         }
         None => by_rules(context, origin, &found)?,
     };
@@ -99,7 +109,10 @@ fn by_rules<'v>(context: &Context<'v>, origin: Origin, found: &RouteResult) -> O
         | Origin::Probe { .. } => return None,
     };
     let application = view.application(h);
-    view.steering.steer(&Traffic { h, ifindex, mark, is_in, sa: None, application })
+    let steered =
+        view.steering.steer(&Traffic { h, ifindex, mark, is_in, sa: None, application })?;
+    context.steered.set(view.steering.both(context.steered.get(), steered.stamp));
+    Some(steered)
 }
 
 /// `Some` if the routes lead to a path.

@@ -1,5 +1,7 @@
 //! Test if a packet that waits for an SA still has to.
 
+use core::cell::Cell;
+
 use policy::Outbound;
 
 use super::nat::Nat;
@@ -19,7 +21,8 @@ pub(crate) fn has_sa(view: &View, packet: &[u8], origin: Origin) -> bool {
             Outbound::NoPolicy | Outbound::Bypass(_) => {
                 let owner = view.owner(false);
                 let (knows_ports, nat) = (false, &Nat::Off);
-                let context = Context { view, packet, h: &h, owner, knows_ports, nat };
+                let steered = Cell::default();
+                let context = Context { view, packet, h: &h, owner, knows_ports, nat, steered };
                 let tunnel = tunnel_ahead(&context, origin);
                 let marks = tunnel.map(|to| to.binding.outbound(origin.marks()));
                 !marks.is_some_and(|marks| matches!(ask(marks), Outbound::NoState(..)))

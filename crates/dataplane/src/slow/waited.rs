@@ -73,7 +73,7 @@ pub(super) fn go_on(slow: &mut Slow, path: &mut Path, handed: Handed, grant: Gra
 fn limited_by_plan(path: &mut Path, packet: &Packet, meta: &Meta) -> Option<RateSlot> {
     let Path { view, flows, exec, .. } = path;
     let place = meta.place.filter(|_| meta.has_flow)?;
-    let plan = flows.at(place, &meta.key(), |stamp| view.reader.holds(stamp))?;
+    let plan = flows.at(place, &meta.key(), view)?;
     let Action::Limit(slot) = plan.action else { return None };
     let holds = exec.rooms.judge(&plan.action, &view.reader, packet, meta.summary.fields);
     matches!(holds, Holds::Yes).then_some(slot)

@@ -141,7 +141,7 @@ pub struct Tables {
     pub neighbours: ArcSwap<Neighbours>,
     /// Path MTUs that routers reported.
     pub path_mtus: ArcSwap<PathMtus>,
-    /// Which traffic takes which path.
+    /// Which traffic takes which path. [`Tables::steer`] replaces it.
     pub steering: ArcSwap<Steering>,
     /// Connections that Linux tracks, where its NAT is learnt. Set before there are workers; it changes in place.
     pub nat: Option<Arc<Bindings>>,
@@ -172,6 +172,13 @@ impl Tables {
         let link = mtu.unwrap_or(interface.mtu).min(interface.mtu) as usize;
         let outer = self.path_mtus.load().of(params.dst, link);
         Some(SaMtu { outer, inner: sa.max_inner_len(outer), is_learnt: outer < link })
+    }
+
+    /// Replaces the rules of path selection. Of the same rules and paths, only flows of a rule that answers otherwise are decided
+    /// anew. By one thread alone.
+    pub fn steer(&self, steering: Steering) {
+        let old = self.steering.load();
+        self.steering.store(Arc::new(steering.in_place_of(&old)));
     }
 
     /// Path of a packet that came in clear by an interface, 0 for the private one, and leaves: as routes and rules choose at

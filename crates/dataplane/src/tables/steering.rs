@@ -51,16 +51,59 @@ pub struct SteerRule {
     pub copies: Option<u16>,
 }
 
-impl About for SteerRule {
+/// A rule in its place.
+#[derive(Debug)]
+struct Placed {
+    rule: SteerRule,
+    /// Counts up with each change of what the rule answers.
+    version: u32,
+}
+
+impl About for Placed {
     fn matches(&self) -> &TrafficMatch {
-        &self.matches
+        &self.rule.matches
     }
+}
+
+/// Rules whose answers a plan follows from, at the state that they were asked in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SteerStamp {
+    /// No rule is about the packet.
+    #[default]
+    Free,
+    /// One rule decides.
+    Rule {
+        /// Place of the rule.
+        at: u32,
+        /// Version of the rule then.
+        version: u32,
+    },
+    /// Several: as many changes had there been of all of them.
+    Several {
+        /// The sum of all versions.
+        changes: u32,
+    },
+}
+
+/// Difference between two states of the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SteerChange {
+    /// All rules answer as they did.
+    Same,
+    /// Some rules answer otherwise: plans that follow from them do not hold.
+    Answers,
+    /// There are other rules or paths: no plan holds.
+    Rules,
 }
 
 /// All rules, and all paths.
 #[derive(Debug, Default)]
 pub struct Steering {
-    rules: Rules<SteerRule>,
+    rules: Rules<Placed>,
+    /// Changes of what the rules answer.
+    changes: u32,
+    /// The same number: the same rules and paths, whatever the rules answer.
+    era: u32,
     exits: Vec<Option<PathExit>>,
     /// Interfaces of the paths that can be used, each with the place of its first path.
     ifindices: HashMap<u32, usize, ahash::RandomState>,
@@ -76,6 +119,8 @@ pub(crate) struct Steered<'s> {
     pub(crate) exit: Option<&'s PathExit>,
     /// Number of the replication, if the packet travels in copies.
     pub(crate) copies: Option<u16>,
+    /// The rule, and its version.
+    pub(crate) stamp: SteerStamp,
 }
 
 impl Steering {
@@ -88,12 +133,75 @@ impl Steering {
                 ifindices.entry(exit.ifindex).or_insert(at);
             }
         }
-        Steering { rules: Rules::new(rules), exits, ifindices, replications: Vec::new() }
+        let rules = rules.into_iter().map(|rule| Placed { rule, version: 0 }).collect();
+        let (changes, era, replications) = (0, 0, Vec::new());
+        Steering { rules: Rules::new(rules), changes, era, exits, ifindices, replications }
     }
 
     /// The same, with how the flows of some rules travel in copies.
     pub fn with_replications(self, replications: Vec<Replication>) -> Steering {
         Steering { replications, ..self }
+    }
+
+    /// The same, in place of `old`. If these are the same rules and paths, plans are void only of the rules that answer
+    /// otherwise.
+    pub(crate) fn in_place_of(mut self, old: &Steering) -> Steering {
+        let (now, before) = (self.rules.all(), old.rules.all());
+        let is_same = |(a, b): (&Placed, &Placed)| {
+            (&a.rule.name, &a.rule.matches) == (&b.rule.name, &b.rule.matches)
+        };
+        if now.len() != before.len()
+            || !now.iter().zip(before).all(is_same)
+            || self.exits != old.exits
+        {
+            self.era = old.era.wrapping_add(1);
+            return self;
+        }
+        let versions = before.iter().enumerate().map(|(at, rule)| {
+            let is_changed = self.answer(at) != old.answer(at);
+            rule.version.wrapping_add(is_changed.into())
+        });
+        let versions: Vec<u32> = versions.collect();
+        for (placed, version) in self.rules.all_mut().iter_mut().zip(versions) {
+            placed.version = version;
+        }
+        (self.era, self.changes) = (old.era, old.changes.wrapping_add(1));
+        self
+    }
+
+    /// All that a rule answers to the packets that it is about.
+    fn answer(&self, at: usize) -> Option<(&Choice, Option<u16>, Option<&Replication>)> {
+        let SteerRule { choice, copies, .. } = &self.rules.all().get(at)?.rule;
+        Some((choice, *copies, copies.and_then(|number| self.replication(number))))
+    }
+
+    /// Difference from an older state of the rules.
+    pub(crate) fn change_since(&self, old: &Steering) -> SteerChange {
+        match (self.era == old.era, self.changes == old.changes) {
+            (false, _) => SteerChange::Rules,
+            (true, false) => SteerChange::Answers,
+            (true, true) => SteerChange::Same,
+        }
+    }
+
+    /// True if the rules that a plan follows from answer as they did.
+    pub(crate) fn holds(&self, stamp: SteerStamp) -> bool {
+        match stamp {
+            SteerStamp::Free => true,
+            SteerStamp::Rule { at, version } => {
+                self.rules.all().get(at as usize).is_some_and(|rule| rule.version == version)
+            }
+            SteerStamp::Several { changes } => self.changes == changes,
+        }
+    }
+
+    /// The stamp of a plan that follows from both.
+    pub(crate) fn both(&self, one: SteerStamp, other: SteerStamp) -> SteerStamp {
+        match (one, other) {
+            (SteerStamp::Free, stamp) | (stamp, SteerStamp::Free) => stamp,
+            (one, other) if one == other => one,
+            _ => SteerStamp::Several { changes: self.changes },
+        }
     }
 
     /// True if any flow travels in copies.
@@ -133,10 +241,11 @@ impl Steering {
 
     /// The answer about a packet that the routes lead to a path. `None`: no rule is about it.
     pub(crate) fn steer(&self, packet: &Traffic<'_>) -> Option<Steered<'_>> {
-        let rule = self.rules.find(packet)?;
+        let (at, Placed { rule, version }) = self.rules.find_place(packet)?;
         let path = rule.choice.path(packet.flow_hash());
         let exit = path.and_then(|path| self.exits.get(usize::from(path))?.as_ref());
-        Some(Steered { rule: Some(&rule.name), exit, copies: rule.copies })
+        let stamp = SteerStamp::Rule { at, version: *version };
+        Some(Steered { rule: Some(&rule.name), exit, copies: rule.copies, stamp })
     }
 
     /// Path of a packet that the routes lead to an interface. `None`: no path leaves by it, or a rule stops the packet.
@@ -149,5 +258,40 @@ impl Steering {
     /// The first path that leaves by an interface.
     pub(crate) fn first_on(&self, ifindex: u32) -> Option<&PathExit> {
         self.exits.get(*self.ifindices.get(&ifindex)?)?.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use selection::Candidate;
+
+    use super::*;
+
+    fn rules(paths: [u16; 2]) -> Steering {
+        let rule = |(name, path): (&str, u16)| SteerRule {
+            name: name.into(),
+            matches: TrafficMatch::default(),
+            choice: Choice::new([Candidate { path, weight: 1 }]),
+            copies: None,
+        };
+        Steering::new(["a", "b"].into_iter().zip(paths).map(rule).collect(), Vec::new())
+    }
+
+    #[test]
+    fn stamps_hold_while_their_rules_answer_the_same() {
+        let first = rules([0, 0]).in_place_of(&Steering::default());
+        let [a, b] = [0, 1].map(|at| SteerStamp::Rule { at, version: 0 });
+        assert_eq!(first.both(a, SteerStamp::Free), a);
+        assert_eq!(first.both(b, b), b);
+        let several = first.both(a, b);
+        assert!([SteerStamp::Free, a, b, several].iter().all(|stamp| first.holds(*stamp)));
+        let second = rules([0, 1]).in_place_of(&first);
+        assert_eq!(second.change_since(&first), SteerChange::Answers);
+        let held = [SteerStamp::Free, a, b, several].map(|stamp| second.holds(stamp));
+        assert_eq!(held, [true, true, false, false]);
+        let third = rules([0, 0]).in_place_of(&second);
+        assert!(!third.holds(b), "it has answered otherwise in between");
+        let other = Steering::new(Vec::new(), Vec::new()).in_place_of(&third);
+        assert_eq!(other.change_since(&third), SteerChange::Rules);
     }
 }

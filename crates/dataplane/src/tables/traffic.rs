@@ -165,8 +165,18 @@ impl<T: About> Rules<T> {
         &self.rules
     }
 
+    /// The rules in order, to change what does not bear on which packets they are about.
+    pub(crate) fn all_mut(&mut self) -> &mut [T] {
+        &mut self.rules
+    }
+
     /// The first rule about a packet.
     pub(crate) fn find(&self, packet: &Traffic<'_>) -> Option<&T> {
+        self.find_place(packet).map(|(_, rule)| rule)
+    }
+
+    /// The first rule about a packet, and its place.
+    pub(crate) fn find_place(&self, packet: &Traffic<'_>) -> Option<(u32, &T)> {
         let Traffic { h, mark, sa, .. } = packet;
         let [to, from] = &self.lens;
         let of_sa = sa.map(|sa| Found::IfId(sa.config.if_id));
@@ -178,7 +188,8 @@ impl<T: About> Rules<T> {
             let mut places = self.found.get(&by)?.iter();
             places.find(|at| rule(at).is_some_and(|rule| rule.matches().is_about(packet)))
         });
-        firsts.min().and_then(rule)
+        let at = firsts.min()?;
+        Some((*at, rule(at)?))
     }
 }
 

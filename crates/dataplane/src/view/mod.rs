@@ -19,7 +19,7 @@ use wire::{FlowKey, Headers};
 
 use crate::model::{DEVICES_HOME, LOOPBACK, Now, Origin, Reach};
 use crate::tables::links::Links;
-use crate::tables::steering::Steering;
+use crate::tables::steering::{SteerChange, Steering};
 use crate::tables::tunnel::Binding;
 use crate::tables::{Tables, Topology};
 
@@ -42,6 +42,16 @@ pub(crate) struct View {
     pub(crate) workers: usize,
     /// State of the databases: one more whenever they have changed.
     pub(crate) generation: u32,
+}
+
+/// Difference between the tables taken over and those before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TablesChange {
+    None,
+    /// Answers of rules of path selection: plans have to prove that they still hold.
+    Steered,
+    /// Neighbours, routes, path MTUs, or which rules and paths there are: no plan holds.
+    Any,
 }
 
 impl View {
@@ -79,23 +89,32 @@ impl View {
         View { reach: self.reach, workers: self.workers, ..view }
     }
 
-    /// Takes over what the control thread has published; true if neighbours, routes, path MTUs or steering changed.
-    pub(crate) fn load_tables(&mut self) -> bool {
+    /// Takes over what the control thread has published.
+    pub(crate) fn load_tables(&mut self) -> TablesChange {
         let topology = self.tables.topology.load();
         let neighbours = self.tables.neighbours.load();
         let path_mtus = self.tables.path_mtus.load();
         let steering = self.tables.steering.load();
         let changed = !Arc::ptr_eq(&topology, &self.topology)
             || !Arc::ptr_eq(&neighbours, &self.neighbours)
-            || !Arc::ptr_eq(&path_mtus, &self.path_mtus)
-            || !Arc::ptr_eq(&steering, &self.steering);
+            || !Arc::ptr_eq(&path_mtus, &self.path_mtus);
+        let steered = match Arc::ptr_eq(&steering, &self.steering) {
+            true => SteerChange::Same,
+            false => steering.change_since(&self.steering),
+        };
         if changed {
             self.topology = Arc::clone(&topology);
             self.neighbours = Arc::clone(&neighbours);
             self.path_mtus = Arc::clone(&path_mtus);
+        }
+        if steered != SteerChange::Same {
             self.steering = Arc::clone(&steering);
         }
-        changed
+        match (changed, steered) {
+            (true, _) | (_, SteerChange::Rules) => TablesChange::Any,
+            (false, SteerChange::Answers) => TablesChange::Steered,
+            (false, SteerChange::Same) => TablesChange::None,
+        }
     }
 
     /// True if there are other routes and interfaces than those taken over.

@@ -12,6 +12,7 @@ use crate::crypt::{Crypt, Inflation};
 use crate::features::Executor;
 use crate::out::batch::Batch;
 use crate::out::{AnyOut, HelperOut, next_lane};
+use crate::view::TablesChange;
 
 /// Parts of one helper, for its constructor.
 pub struct CryptoParts {
@@ -28,6 +29,8 @@ pub(crate) struct Helper {
     path: Path<HelperOut>,
     /// Of the tables that the worker's plans are made by.
     epoch: u64,
+    /// Of the rules of path selection that they are made by.
+    steered: u64,
     /// As of bursts, see [`Batch::catch_up`].
     catch_up: u64,
     /// Counts that the worker was told already.
@@ -43,7 +46,7 @@ impl Helper {
         let out = HelperOut::new(out.pool.sibling(), out.reports.sibling(), next_lane());
         let exec = Executor::new(crypt, out);
         let path = Path::new(of.view.sibling(reader), of.flows.sibling(), exec);
-        Helper { path, epoch: 0, catch_up: 0, told: Done::default() }
+        Helper { path, epoch: 0, steered: 0, catch_up: 0, told: Done::default() }
     }
 
     /// Takes over what has changed in the databases.
@@ -60,9 +63,17 @@ impl Helper {
     /// Takes over what has changed before a burst came; `is_only` if no other burst is at hand.
     pub(super) fn begin(&mut self, batch: &Batch, is_only: bool) {
         if self.epoch != batch.epoch {
-            self.epoch = batch.epoch;
+            (self.epoch, self.steered) = (batch.epoch, batch.steered);
             self.path.view.load_tables();
             self.path.begin_epoch();
+        }
+        if self.steered != batch.steered {
+            self.steered = batch.steered;
+            match self.path.view.load_tables() {
+                TablesChange::None | TablesChange::Steered => self.path.ask_plans(),
+                // The worker has gone on meanwhile.
+                TablesChange::Any => self.path.begin_epoch(),
+            }
         }
         // What was found for a burst at hand is good in this view.
         if is_only {

@@ -76,6 +76,7 @@ impl Worker {
             in_flight: 0,
             unannounced: 0,
             epoch: 0,
+            steered: 0,
             catch_up: 0,
         }));
         Ok(workers)
@@ -114,6 +115,13 @@ impl Worker {
         }
     }
 
+    /// Has plans of helpers prove that they still hold.
+    pub(super) fn have_helpers_ask_plans(&mut self) {
+        if let Some(helpers) = &mut self.helpers {
+            helpers.steered += 1;
+        }
+    }
+
     /// Finishes all that is with the helpers, and has them take over all that has changed in the databases
     /// before they work on anything else.
     pub(super) fn have_helpers_catch_up(&mut self) {
@@ -145,6 +153,7 @@ impl Worker {
         // As all slots of queues it fits.
         batch.private = out.ports.private().map(|slot| slot as u16);
         batch.epoch = helpers.epoch;
+        batch.steered = helpers.steered;
         batch.catch_up = helpers.catch_up;
         for packet in burst.drain(..) {
             // There is room for a burst, and all frames of a worker are of one region.

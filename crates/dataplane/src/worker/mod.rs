@@ -47,7 +47,7 @@ use crate::out::{Out, Reports};
 use crate::slow::Resting;
 use crate::tables::Tables;
 use crate::team::Team;
-use crate::view::View;
+use crate::view::{TablesChange, View};
 use asked::{Merge, PendingAnswer};
 pub use change::TakenPort;
 pub use crypto_worker::CryptoWorker;
@@ -247,9 +247,11 @@ impl Worker {
         let databases_changed = self.path.refresh();
         self.follow_as_helper();
         self.end_steps_of_tables();
-        let tables_changed = self.path.view.load_tables();
-        if tables_changed {
-            self.begin_epoch();
+        let tables_change = self.path.view.load_tables();
+        match tables_change {
+            TablesChange::None => {}
+            TablesChange::Steered => self.ask_plans(),
+            TablesChange::Any => self.begin_epoch(),
         }
         if !self.asked.is_empty() {
             self.answer();
@@ -258,7 +260,7 @@ impl Worker {
             self.drain_helpers().retry();
         }
         let Path { view, exec, .. } = &mut self.path;
-        if tables_changed {
+        if tables_change == TablesChange::Any {
             exec.out.retry_neighbours(view);
         }
         exec.out.expire_neighbours(now.ns);
@@ -522,6 +524,12 @@ impl Worker {
     /// comes out changes by it.
     pub fn forget_flows(&mut self) {
         self.begin_epoch();
+    }
+
+    /// Has plans prove that they still hold, as rules of path selection answer otherwise.
+    fn ask_plans(&mut self) {
+        self.path.ask_plans();
+        self.have_helpers_ask_plans();
     }
 
     fn begin_epoch(&mut self) {

@@ -196,9 +196,8 @@ fn esp_for_us(path: &mut Path<HelperOut>, packet: &Packet, meta: &Meta) -> Optio
     if meta.is_own_esp {
         return path.addresses.is_known_source(&path.view, &meta.summary.flow).then_some(false);
     }
-    let reader = &path.view.reader;
     let place = meta.place.filter(|_| meta.has_flow)?;
-    match path.flows.at(place, &meta.key(), |stamp| reader.holds(stamp))?.action {
+    match path.flows.at(place, &meta.key(), &path.view)?.action {
         Action::OpenBare => Some(false),
         Action::OpenUdp => {
             let at = usize::from(meta.summary.fields.header_len()) + wire::udp::HEADER_LEN;

@@ -34,6 +34,8 @@ pub(crate) struct Helpers {
     pub(super) unannounced: usize,
     /// Counts up when plans become void.
     pub(super) epoch: u64,
+    /// Counts up when rules of path selection answer otherwise.
+    pub(super) steered: u64,
     /// Counts up when all threads are said to have caught up with the databases.
     pub(super) catch_up: u64,
 }

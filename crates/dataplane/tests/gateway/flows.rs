@@ -20,6 +20,7 @@ use crate::gtpu;
 use crate::kinds::Kind;
 use crate::layers::{Layers, Stack};
 use crate::model::Model;
+use crate::overlays;
 use crate::packets::Ip;
 use crate::pool::pooled;
 use crate::rates;
@@ -112,6 +113,16 @@ enum Step {
         through: bool,
         mode: Mode6,
     },
+    /// Overlays lead to the peer.
+    Overlays,
+    /// A packet through one of them, to the peer or from it.
+    Through {
+        ifindex: u32,
+        is_back: bool,
+        port: u16,
+        len: usize,
+        ttl: u8,
+    },
     /// A packet at a segment of this node.
     AtSegment {
         is_last: bool,
@@ -134,6 +145,9 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0x0e_u32..0x32, prop::sample::select(&[255, 1, 26, 0][..]), port.clone())
             .prop_map(|(teid, kind, port)| Step::Gtpu { teid, kind, port }),
         2 => (any::<bool>(), to.clone()).prop_map(|(from_lan, to)| Step::Wan { from_lan, to }),
+        2 => Just(Step::Overlays),
+        6 => (prop::sample::select(&overlays::FOR_STEPS[..]), any::<bool>(), port.clone(), 60_usize..1600, 1_u8..5)
+            .prop_map(|(ifindex, is_back, port, len, ttl)| Step::Through { ifindex, is_back, port, len, ttl }),
         3 => (to, port.clone()).prop_map(|(to, port)| Step::Linux { to, port }),
         1 => (0_u8..3, port.clone(), prop::sample::select(&[0, 1, LAN, WAN, OTHER][..]))
             .prop_map(|(direction, port, dev)| Step::Block { direction, port, dev }),
@@ -489,6 +503,26 @@ impl Subject {
             }
             Step::Segments { mtu, through, mode } => {
                 srv6::publish_for_steps(g, *mtu, *through, *mode);
+            }
+            Step::Overlays => overlays::publish(g, Vec::new(), |_| ()),
+            Step::Through { ifindex, is_back: false, port, len, ttl } => {
+                for n in 0..self.each {
+                    let header =
+                        Ip { ttl: *ttl + u8::from(n % 5 == 4), ..overlays::through(*ifindex) };
+                    let len = if n % 4 == 3 { 100 } else { *len };
+                    g.put_lan(&header.udp(*port + n % 3, 2000, &vec![7; len - 48]));
+                }
+            }
+            Step::Through { ifindex, port, ttl, .. } => {
+                for n in 0..self.each {
+                    let packet =
+                        overlays::for_steps(*ifindex, *port + n % 3, *ttl + u8::from(n % 4 == 3));
+                    let is_sealed = mode == Mode::Transport && self.layers.is_none() && !v6;
+                    match is_sealed {
+                        true => g.put_wan(&self.peer.seal_with(&packet, &[5; 16])),
+                        false => g.put_wan(&packet),
+                    }
+                }
             }
             Step::AtSegment { is_last, v6, to, outer_ttl, ttl } => {
                 let (src, dst) = match v6 {

@@ -169,6 +169,16 @@ pub fn through(ifindex: u32) -> Ip {
     Ip::new(ip(&format!("{}.1.1", net(ifindex))), ip(&format!("{}.129.1", net(ifindex))))
 }
 
+/// Interfaces whose packets are the same whatever number a gateway hashes flows by.
+pub const FOR_STEPS: [u32; 3] = [GRE, GRE_KEY, L2TP];
+
+/// A packet from B's LAN to A's through one of them, as it comes to A.
+pub fn for_steps(ifindex: u32, port: u16, ttl: u8) -> Vec<u8> {
+    let there = through(ifindex);
+    let inner = Ip { ttl, ..Ip::new(there.dst, there.src) }.udp(port, 2000, &[7; 40]);
+    wrapped(Side::B, ifindex, &inner, None)
+}
+
 /// The packet as a side's far end gets it; `source` is the port of the flow, if there is one.
 fn wrapped(from: Side, ifindex: u32, packet: &[u8], source: Option<u16>) -> Vec<u8> {
     let encap = encap(from, ifindex);

@@ -168,7 +168,7 @@ fn replicate(a: &Gateway, removal: Removal) {
     let streams = Arc::new(Streams::new(removal));
     let steering = Steering::new(vec![rule], exits.collect())
         .with_replications(vec![Replication { streams, ways: [way(0), way(1)] }]);
-    a.tables.steering.store(Arc::new(steering));
+    a.tables.steer(steering);
 }
 
 fn spi(packet: &[u8]) -> u32 {

@@ -108,7 +108,7 @@ fn steer_with(g: &Gateway, rules: Vec<SteerRule>, is_translated: bool) {
         let clear = (ifindex == WAN).then_some(clear);
         Some(PathExit { name: name.into(), ifindex, clear })
     });
-    g.tables.steering.store(Arc::new(Steering::new(rules, exits.into())));
+    g.tables.steer(Steering::new(rules, exits.into()));
 }
 
 /// A rule that has chosen these paths, in equal shares.
@@ -170,6 +170,58 @@ fn flows_move_when_the_choice_does() {
     let mut g = gateway();
     for path in [1, 0, 2, 1] {
         steer(&g, vec![rule("all", TrafficMatch::default(), &[path])]);
+        assert_eq!(path_of(&mut g, &packet(1, 0)), [PATHS[usize::from(path)].0]);
+    }
+}
+
+/// Only flows of a rule that answers otherwise are decided anew; plans of others, and of flows under no rule, hold.
+#[test]
+fn a_change_of_one_rule_leaves_other_plans_alone() {
+    let mut g = gateway();
+    let of = |dscp| TrafficMatch { dscp: Some(dscp), ..TrafficMatch::default() };
+    let rules =
+        |voice, video| vec![rule("voice", of(46), &[voice]), rule("video", of(34), &[video])];
+    let flows = [packet(1, 46), packet(2, 34), packet(3, 0)];
+    let cached = |g: &Gateway| {
+        let work = &g.counters.work;
+        (work.flow_hits.value(), work.flow_misses.value())
+    };
+    let steps = [
+        ((1, 1), ["two", "two", "one"], (0, 3)),
+        ((2, 1), ["clear", "two", "one"], (2, 1)),
+        ((2, 2), ["clear", "clear", "one"], (2, 1)),
+        ((2, 2), ["clear", "clear", "one"], (3, 0)),
+        ((1, 1), ["two", "two", "one"], (1, 2)),
+    ];
+    for ((voice, video), ways, (hits, misses)) in steps {
+        steer(&g, rules(voice, video));
+        let before = cached(&g);
+        let taken = flows.each_ref().map(|packet| path_of(&mut g, packet)).concat();
+        assert_eq!(taken, ways);
+        let now = cached(&g);
+        assert_eq!((now.0 - before.0, now.1 - before.1), (hits, misses), "{voice}, {video}");
+    }
+    // Other rules may be about any packet.
+    steer(&g, vec![rule("rest", TrafficMatch::default(), &[1])]);
+    assert_eq!(path_of(&mut g, &packet(3, 0)), ["two"]);
+    // A path that is gone may be that of any.
+    let gone = PathExit { name: "one".into(), ifindex: PATHS[0].1, clear: None };
+    let rest = vec![rule("rest", TrafficMatch::default(), &[1])];
+    g.tables.steer(Steering::new(rest, vec![Some(gone), None]));
+    g.put_lan(&packet(3, 0));
+    g.run();
+    assert_eq!(g.drops(), [(DropReason::NoPath, 1)]);
+}
+
+/// Changes that a worker has not seen one by one are felt all the same.
+#[test]
+fn a_rule_that_has_changed_twice_is_asked_again() {
+    let mut g = gateway();
+    let all = |path: u16| vec![rule("all", TrafficMatch::default(), &[path])];
+    for path in [1, 0] {
+        steer(&g, all(path));
+        steer(&g, all(2));
+        steer(&g, all(path));
         assert_eq!(path_of(&mut g, &packet(1, 0)), [PATHS[usize::from(path)].0]);
     }
 }

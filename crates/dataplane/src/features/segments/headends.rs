@@ -5,7 +5,6 @@
 //! with stamps that are held against the databases when these have changed.
 
 use io::Packet;
-use policy::Stamp;
 use wire::{Family, Fields};
 
 use crate::features::forward::{self, forward};
@@ -13,6 +12,7 @@ use crate::features::hands::Hands;
 use crate::features::seal::{self, seal};
 use crate::flows::plan::{Plan, Stamps};
 use crate::model::{Action, Made};
+use crate::view::View;
 
 impl Made {
     const fn place(self) -> usize {
@@ -91,7 +91,7 @@ impl Headends {
         h: Fields,
     ) -> Option<Packet> {
         let (view, out) = (hands.view, &mut *hands.out);
-        if !self.has(made, |stamp| view.reader.holds(stamp)) {
+        if !self.has(made, view) {
             return Some(packet);
         }
         let Some(plan) = self.plan(made) else { return Some(packet) };
@@ -115,12 +115,12 @@ impl Headends {
         }
     }
 
-    /// True if there is a plan that holds. `holds` asks the databases.
+    /// True if there is a plan that holds.
     #[inline]
-    fn has(&mut self, made: Made, holds: impl Fn(Stamp) -> bool) -> bool {
+    fn has(&mut self, made: Made, view: &View) -> bool {
         let Some(Some(kept)) = self.places.get_mut(made.place()) else { return false };
         kept.epoch == self.epoch
-            && (kept.generation == self.generation || renew(kept, self.generation, holds))
+            && (kept.generation == self.generation || renew(kept, self.generation, view))
     }
 
     /// The plan, whether or not it holds.
@@ -134,8 +134,8 @@ impl Headends {
 /// generation is renewed.
 #[cold]
 #[inline(never)]
-fn renew(kept: &mut HeadendPlan, generation: u32, holds: impl Fn(Stamp) -> bool) -> bool {
-    let does_hold = kept.stamps.iter().all(|stamp| holds(*stamp));
+fn renew(kept: &mut HeadendPlan, generation: u32, view: &View) -> bool {
+    let does_hold = kept.stamps.hold(view);
     if does_hold {
         kept.generation = generation;
     }
