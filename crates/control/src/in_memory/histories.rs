@@ -625,6 +625,20 @@ proptest! {
 }
 
 #[test]
+fn what_stands_for_several_refused_barriers_outlasts_a_reload_and_the_first_of_them() {
+    let reload = "[tun]\nmtu = 1500\n[worker]\ncrypto_cpus = []\n".to_owned();
+    let steps = [
+        Step::BarriersRefused(true),
+        Step::Policy(1, true),
+        Step::Policy(7, true),
+        // The guard is set as a whole.
+        Step::Reload(reload, None),
+        Step::Policy(7, false),
+    ];
+    run(&steps.map(|step| (step, false)));
+}
+
+#[test]
 fn a_tunnel_interface_that_cannot_be_opened_again_stays() {
     let tunnel = |mtu: u32| format!("[[tunnel]]\ninterface = \"ipsec0\"\nif_id = 1\nmtu = {mtu}\n");
     let mut plane = Plane::start(&tunnel(1400));
