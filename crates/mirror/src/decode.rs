@@ -125,21 +125,10 @@ fn link(payload: &[u8]) -> Option<Link> {
     let (mut name, mut mtu) = (None, None);
     let mut link = Link {
         index,
-        name: String::new(),
-        mac: None,
-        mtu: 0,
         up: flags & IFF_UP != 0,
         running: flags & IFF_UP != 0 && flags & IFF_RUNNING != 0,
         loopback: flags & IFF_LOOPBACK != 0,
-        kind: None,
-        master: None,
-        lower: None,
-        is_tied_elsewhere: false,
-        xfrm: None,
-        vlan: None,
-        vrf_table: None,
-        headroom: None,
-        overlay: None,
+        ..Link::default()
     };
     for (kind, value) in Attributes::new(payload.get(IFINFOMSG_LEN..)?) {
         match kind {

@@ -79,7 +79,7 @@ impl Prefix {
 }
 
 /// A network interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// Index of the interface.
     pub index: u32,

@@ -524,16 +524,8 @@ mod tests {
             mtu: 1450,
             up: true,
             running: true,
-            loopback: false,
-            kind: None,
-            master: None,
-            lower: None,
-            is_tied_elsewhere: false,
-            xfrm: None,
-            vlan: None,
-            vrf_table: None,
-            headroom: None,
             overlay: overlay.map(Box::new),
+            ..Link::default()
         }
     }
 

@@ -81,19 +81,12 @@ pub fn xfrm_interface(index: u32, if_id: u32) -> Link {
     Link {
         index,
         name: format!("ipsec{if_id}"),
-        mac: None,
         mtu: 1400,
         up: true,
         running: true,
-        loopback: false,
         kind: Some("xfrm".into()),
-        master: None,
         lower: Some(2),
-        is_tied_elsewhere: false,
         xfrm: Some(XfrmInterface::IfId(if_id)),
-        vlan: None,
-        vrf_table: None,
-        headroom: None,
-        overlay: None,
+        ..Link::default()
     }
 }

@@ -449,16 +449,7 @@ fn healthy_port(index: u32, config: &PortConfig) -> PortFacts {
             mtu: 1500,
             up: true,
             running: true,
-            loopback: false,
-            kind: None,
-            master: None,
-            lower: None,
-            is_tied_elsewhere: false,
-            xfrm: None,
-            vlan: None,
-            vrf_table: None,
-            headroom: None,
-            overlay: None,
+            ..Link::default()
         }),
         device: Ok(Device {
             name: config.interface.clone(),
