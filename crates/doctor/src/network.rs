@@ -1,6 +1,6 @@
 //! Checks of forwarding, reverse path filters, routing rules and culvert's routing table.
 
-use config::TunConfig;
+use config::{PathConfig, TunConfig};
 use mirror::{Family, Rule, RuleAction};
 use report::rule_text::{describe, title};
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
@@ -13,7 +13,8 @@ use super::mend::Mend;
 pub fn check(facts: &Facts) -> Vec<Finding> {
     let (network, tun) = (&facts.network, facts.tun());
     let mut findings = forwarding(network);
-    findings.extend(reverse_path(network, &tun));
+    let paths = facts.config().map_or(&[][..], |config| &config.paths);
+    findings.extend(reverse_path(network, &tun, paths));
     if let Some(trouble) = &network.trouble {
         findings.push(Finding::problem(
             "rules",
@@ -70,8 +71,9 @@ fn forwarding(network: &Network) -> Vec<Finding> {
 /// `rp_filter`: only what came in by the best route back to its source.
 const STRICT: i64 = 1;
 
-fn reverse_path(network: &Network, tun: &TunConfig) -> Vec<Finding> {
+fn reverse_path(network: &Network, tun: &TunConfig, paths: &[PathConfig]) -> Vec<Finding> {
     let check = "rp_filter";
+    let path_by = |name: &str| paths.iter().find(|path| path.uplink.as_deref() == Some(name));
     // The larger of `all` and the interface's own value counts, so `all` cannot be undone below.
     let findings: Vec<Finding> = network
         .rp_filter
@@ -90,6 +92,11 @@ fn reverse_path(network: &Network, tun: &TunConfig) -> Vec<Finding> {
                      elsewhere; culvert sets 0, somebody has changed it"
                         .to_owned()
                 }
+                name if let Some(path) = path_by(name) => format!(
+                    "strict: path {} leads flows out of it in clear whose way back Linux's routes \
+                     may see elsewhere, so Linux drops their answers before it translates them",
+                    path.name
+                ),
                 _ => format!(
                     "strict: routes to protected destinations lead to {}, so Linux drops what \
                      comes in clear from such an address by this interface, also where a policy \
@@ -198,6 +205,9 @@ fn table(network: &Network, tun: &TunConfig) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use config::Config;
     use mirror::{NextHop, Prefix, Route};
 
     use super::super::facts::{healthy, healthy_daemon};
@@ -251,6 +261,20 @@ mod tests {
                 assert!(format!("{found:?}").contains(word), "{name} {value}: {found:#?}");
             }
         }
+    }
+
+    #[test]
+    fn a_strict_filter_on_an_uplink_names_the_path() {
+        let mut facts = healthy();
+        facts.network.rp_filter = vec![("wan".into(), 1), ("lan".into(), 1)];
+        let text = "[[port]]\ninterface = \"wan\"\n[[port]]\ninterface = \"lan\"\n[[path]]\n\
+                    name = \"direct\"\nuplink = \"wan\"\nsource = \"192.0.2.1\"\nto = \"198.51.100.7\"\n";
+        let config = Config::parse(text, Path::new("culvert.toml")).expect("valid");
+        facts.configuration.loaded = Ok(config);
+        let found = not_well(check(&facts), "rp_filter");
+        let names_path: Vec<bool> =
+            found.iter().map(|one| format!("{one:?}").contains("path direct")).collect();
+        assert_eq!(names_path, [true, false], "{found:#?}");
     }
 
     #[test]
