@@ -18,7 +18,7 @@ use mem::{Cache, StableWords, Words};
 
 use crate::ring::ring_words;
 
-/// Index of each number in the live numbers; the replay bitmap follows at [`BITMAP`].
+/// Index of each number in the live numbers; the replay bitmap follows at [`index::BITMAP`].
 mod index {
     /// Salt of the IVs of a counter mode; 0 until it is drawn.
     pub const IV_SALT: usize = 0;

@@ -29,7 +29,7 @@
 //! | [`Guard::change`], [`Guard::settle`] | one policy was added or removed; the cost does not depend on how many there are |
 //! | [`Guard::check`] | reinstalls what somebody flushed |
 //! | [`Guard::refusals`], [`Guard::warnings`] | what nft or the kernel refuses, and what blocks more in its place |
-//! | [`apply`] | has `nft` carry out a ruleset, for others as well |
+//! | [`apply()`] | has `nft` carry out a ruleset, for others as well |
 //! | [`Guard::finish`], [`Guard::clear`] | at the end: completes what was put off, or removes everything |
 //!
 //! `guard.json` lists the installed barriers. It is written before a barrier is installed and after

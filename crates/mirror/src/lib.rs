@@ -17,10 +17,10 @@
 //! | [`Snapshot`], [`Change`] | the state, and each step to it |
 //! | [`Link`], [`Address`], [`Rule`], [`Route`], [`Neighbour`] | plain values, one for each kind of object |
 //! | [`Control`] | adds and deletes rules, routes and neighbours; sets links up; has a neighbour resolved |
-//! | [`decode`], [`Message`] | the messages by themselves, for fuzzing |
+//! | [`decode()`], [`Message`] | the messages by themselves, for fuzzing |
 //! | [`interface_setting`], [`set_interface_setting`] | `/proc/sys/net/*/conf/NAME` |
 //! | [`tunnel_source`] | `ip sr tunsrc` |
-//! | [`xdp_metadata`] | what a driver tells XDP programs of frames |
+//! | [`xdp_metadata()`] | what a driver tells XDP programs of frames |
 //!
 //! # Example
 //!

@@ -1,6 +1,6 @@
 //! Flows recognised by nDPI, ntop's library, in a process of its own.
 //!
-//! The library is a lot of C that reads what strangers send. So it runs in a [child](serve) that can do nothing but answer: it has no
+//! The library is a lot of C that reads what strangers send. So it runs in a [child](serve()) that can do nothing but answer: it has no
 //! capability, opens no file, and its one descriptor is a queue to the daemon. What it says is believed as far as
 //! [`message`] allows: the number of a protocol, about a question that was asked. If it crashes or hangs, flows are not
 //! recognised by it, and nothing else is different.

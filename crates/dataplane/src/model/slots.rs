@@ -6,7 +6,7 @@
 //! | 1 to 64 | ports, a worker's first queue of each |
 //! | 65 to 128 | tunnel interfaces, which have one queue |
 //! | 129 to 1103 | further queues of the private interface and of ports: of the second turn, of the third, and so on |
-//! | from 2048 on | VLANs ([`FIRST_VLAN_SLOT`](crate::FIRST_VLAN_SLOT)) |
+//! | from 2048 on | VLANs ([`FIRST_VLAN_SLOT`]) |
 //! | from 16384 on | headends of SRv6 |
 //! | from 28672 on | far ends of overlays |
 //!

@@ -16,7 +16,7 @@ pub(crate) struct NeighbourQueue(pub(super) HoldQueue<(u32, IpAddr), Waiting>);
 /// One of them.
 pub(super) struct Waiting {
     pub(super) packet: Packet,
-    /// As of [`Towards`].
+    /// As of [`Towards`](crate::model::Towards).
     pub(super) keeps_dei: bool,
 }
 

@@ -1,7 +1,6 @@
 //! The view by which a burst is judged: routes, neighbours, interfaces, the policy databases, the time.
 //!
-//! Nothing here changes while a burst is worked on; [`View::refresh`] and [`View::load_tables`] are
-//! called between bursts.
+//! Nothing here changes while a burst is worked on; [`View::load_tables`] is called between bursts.
 
 mod far_ends;
 mod headends;

@@ -83,7 +83,7 @@ pub(crate) enum Multiply {
     /// Modulo a polynomial of degree eight.
     #[cfg(any(test, target_arch = "x86_64"))]
     Modulo(u16),
-    /// In the tower of [`crate::sm4::portable`].
+    /// In a tower of fields, as [`tower`] multiplies.
     Tower,
 }
 
