@@ -1,4 +1,4 @@
-//! Which worker has which queue, and in which of its [slots](dataplane::slots).
+//! Which worker has which queue, and in which of its [`slots`].
 //!
 //! Queue `q` of an interface is of worker `q % n`, as its `q / n`th queue of that interface. A tunnel interface has one
 //! queue, of worker 0.

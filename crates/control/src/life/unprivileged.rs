@@ -2,7 +2,7 @@
 //!
 //! | what | with ports | without |
 //! | --- | --- | --- |
-//! | protected packets | AF_XDP or packet sockets | a UDP socket that the IKE daemon hands over ([`esp_sockets`](super::esp_sockets)) |
+//! | protected packets | AF_XDP or packet sockets | a UDP socket that the IKE daemon hands over ([`EspSockets`](crate::esp_sockets::EspSockets)) |
 //! | cleartext | ports, and the private interface | the private interface: Linux forwards |
 //! | SAs | all | ESP in UDP alone (`sources/builtin/in_udp.rs`) |
 //! | marks of packets, and the way back to a port | BPF programs | none: a packet with a mark that a policy protects is blocked |
