@@ -53,6 +53,11 @@ impl Found {
 }
 
 impl Config {
+    /// Every value that cannot be once the kernel turns out to own SAs and policies.
+    pub fn problems_beside_kernel(&self) -> Vec<Problem> {
+        Config { source: SourceChoice::Kernel, ..self.clone() }.problems()
+    }
+
     /// Every value that cannot be.
     pub(super) fn problems(&self) -> Vec<Problem> {
         let mut found = Found::default();

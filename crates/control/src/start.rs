@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use config::{Config, Firewall, IptfsRates, SourceChoice};
+use config::{Config, ConfigError, Firewall, IptfsRates, SourceChoice};
 use dataplane::{Polling, Tables};
 use guard::Guard;
 use io::{ChunkSize, Tun, Umem, UmemConfig};
@@ -203,6 +203,10 @@ impl Daemon {
             SourceChoice::Kernel => true,
             SourceChoice::Auto => kernel_sad.count() > 0 && records.is_empty(),
         };
+        let found = if is_beside_kernel { config.problems_beside_kernel() } else { Vec::new() };
+        if !found.is_empty() {
+            return Err(ConfigError { path: options.config.clone(), problems: found }.into());
+        }
         let guard = Guard::open(&config.name, &config.tun.interface, &directory)?;
 
         // 3.

@@ -21,6 +21,7 @@ use crate::clock::Now;
 use crate::overlays::OverlayLinks;
 use crate::ports::Ports;
 use crate::segments::SegmentRoutes;
+use crate::sources::Source;
 use crate::topology::Reflection;
 
 /// A plan that came to a stop.
@@ -83,6 +84,7 @@ impl Daemon {
     pub(crate) fn running(&self) -> Running {
         Running {
             config: Some(self.config.clone()),
+            is_beside_kernel: matches!(self.sa.source, Source::Kernel(_)),
             layout: self.crew.workers.layout().clone(),
             tunnels: self.linux.tunnels.states().map(|(config, ..)| config.clone()).collect(),
             memifs: self.linux.memifs.configs().cloned().collect(),

@@ -3,7 +3,7 @@
 //! A fault that passes by itself is a warning, and refuses nothing: an interface that is not there may come. Rights, another daemon
 //! of the same name and what an earlier run has saved are no matter of the file: `culvert doctor` looks at these.
 
-use config::{Config, Cpus, EngineChoice, PortConfig, Problem, Sockets, nearest};
+use config::{Config, Cpus, EngineChoice, PortConfig, Problem, Sockets, SourceChoice, nearest};
 use steer::device::Finding;
 
 use super::machine::{Machine, TUN};
@@ -29,6 +29,10 @@ pub(super) fn judge(running: &Running, wanted: &Config, machine: &Machine) -> Ju
         let wrong = format!("flows that culvert does not read stay unknown: {why}");
         let remedy = "install it: it is tried again, at least every ten minutes";
         warnings.push(Problem::new("applications.ndpi", &true, wrong, remedy));
+    }
+    // Of a file that names the kernel they are told already.
+    if running.is_beside_kernel && wanted.source != SourceChoice::Kernel {
+        problems.extend(wanted.problems_beside_kernel());
     }
     if machine.is_unprivileged {
         problems.extend(unprivileged::problems(wanted));
@@ -406,6 +410,19 @@ mod tests {
             assert!(problems.is_empty(), "{text}: {problems:?}");
             let all = warnings.join("; ");
             assert!(all.contains(part), "{text}: {part:?} not in: {all}");
+        }
+    }
+
+    #[test]
+    fn beside_the_kernel_no_path_leaves_in_clear() {
+        let path =
+            "name = \"direct\"\nuplink = \"wan\"\nsource = \"192.0.2.1\"\nto = \"198.51.100.7\"\n";
+        let text = format!("[[port]]\ninterface = \"wan\"\n[[path]]\n{path}");
+        for (is_beside_kernel, problems) in [(false, 0), (true, 1)] {
+            let running = Running { is_beside_kernel, ..Running::nothing() };
+            let (found, _) = of_text(&running, &text, &machine());
+            assert_eq!(found.len(), problems, "{found:?}");
+            assert!(found.iter().all(|one| one.contains("path[0].uplink")), "{found:?}");
         }
     }
 

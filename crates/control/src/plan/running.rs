@@ -10,6 +10,8 @@ use crate::ports::rings::RunningPort;
 pub struct Running {
     /// The configuration that is followed; `None` before a start.
     pub config: Option<Config>,
+    /// True if the kernel owns SAs and policies.
+    pub is_beside_kernel: bool,
     /// The set of workers.
     pub layout: Layout,
     /// The tunnel interfaces that are open. Somebody may have deleted one that is configured.
