@@ -36,6 +36,17 @@ pub(crate) fn explain(view: &View, probe: &Probe) -> Explanation {
             let origin = view.origin_of_linux(tunnel, mark).unwrap_or(Origin::Linux { mark });
             (mark, Entry::Outbound(origin))
         }
+        Came::Inside { ifindex, mark } => {
+            let via = ArrayVec::new();
+            let entry =
+                view.topology
+                    .overlays
+                    .index_inside(ifindex)
+                    .map_or(Entry::Port { ifindex, mark, is_to_many: false }, |index| {
+                        Entry::Stepped { index, mark, is_protected: false, via }
+                    });
+            (mark, entry)
+        }
         Came::Decrypted { sa, ifindex } => {
             let sa = view.reader.sa_named(&sa).and_then(|sa| view.reader.sa(sa));
             let mark = mark_of(ifindex);

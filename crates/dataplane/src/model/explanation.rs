@@ -30,6 +30,13 @@ pub enum Came {
         /// Mark of the packet.
         mark: u32,
     },
+    /// Was inside of an overlay's, which is carried out here.
+    Inside {
+        /// Index of the overlay's interface.
+        ifindex: u32,
+        /// Mark of the packet that it was inside of.
+        mark: u32,
+    },
     /// Decrypted by an SA.
     Decrypted {
         /// By this SA.

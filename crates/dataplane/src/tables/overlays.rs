@@ -118,8 +118,15 @@ impl Overlays {
     }
 
     /// True if an interface is one of an overlay that is carried out here.
-    pub(crate) fn has_interface(&self, ifindex: u32) -> bool {
-        self.0.links.iter().flatten().any(|link| link.ifindex == ifindex)
+    pub fn has_interface(&self, ifindex: u32) -> bool {
+        self.index_inside(ifindex).is_some()
+    }
+
+    /// The index by which what was inside of an interface's packets comes in.
+    pub(crate) fn index_inside(&self, ifindex: u32) -> Option<u32> {
+        let is_it =
+            |link: &Option<OverlayLink>| link.as_ref().is_some_and(|l| l.ifindex == ifindex);
+        self.0.links.iter().position(is_it).map(inside_index)
     }
 
     /// The far end that an index stands for.
@@ -189,8 +196,13 @@ impl Overlays {
                 return None;
             }
         }
-        Some((FIRST_OVERLAYS | INSIDE | at as u32, link, cut))
+        Some((inside_index(at), link, cut))
     }
+}
+
+/// The index by which what was inside comes in, of the interface with a number.
+const fn inside_index(at: usize) -> u32 {
+    FIRST_OVERLAYS | INSIDE | at as u32
 }
 
 impl FarEnd {

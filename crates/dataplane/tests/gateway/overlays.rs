@@ -575,6 +575,12 @@ fn why_says_which_overlay() {
     let outer = wrapped(Side::B, GRE, &packet, None);
     let came = dataplane::Came::Port { ifindex: WAN };
     assert_eq!(ask(&mut a, &outer, came).fate, Fate::Decapsulated);
+    // What comes out of it goes on, and is asked about as one that comes in by the interface.
+    let inside = |ifindex| dataplane::Came::Inside { ifindex, mark: 0 };
+    let back = Ip::new(through(GRE).dst, through(GRE).src).sized(100, 1);
+    assert_eq!(ask(&mut a, &back, inside(GRE)).fate, Fate::Forwarded);
+    let elsewhere = ask(&mut a, &back, inside(GRE_KEY)).fate;
+    assert_eq!(elsewhere, Fate::Dropped(DropReason::ReversePath));
 }
 
 /// Linux asks for the neighbour then, through culvert.

@@ -135,6 +135,15 @@ impl Explainer<'_> {
             Some(i) if i.port.is_some() => {
                 (Came::Port { ifindex }, format!("received by port {name}{guessed}"))
             }
+            _ if topology.overlays.has_interface(ifindex) => {
+                let how = format!("received inside of overlay {name}{guessed}");
+                (Came::Inside { ifindex, mark: *mark }, how)
+            }
+            _ if snapshot.link(ifindex).is_some_and(|link| link.overlay.is_some()) => {
+                sender = Some(Sender::Received(ifindex));
+                let linuxs = "which Linux carries out: `culvert route` says why";
+                from_linux(0, format!("received inside of overlay {name}{guessed}, {linuxs}"))
+            }
             _ => {
                 sender = Some(Sender::Received(ifindex));
                 from_linux(0, format!("received by {name}{guessed}, which is no port"))
