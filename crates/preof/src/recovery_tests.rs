@@ -122,6 +122,32 @@ fn a_sender_that_begins_anew_is_heard_after_a_while() {
 }
 
 #[test]
+fn a_second_copy_stays_one_however_late_it_is() {
+    let mut recovery = Recovery::default();
+    assert_eq!(push(&mut recovery, 0, 0, 20), Ok(vec![0]));
+    assert_eq!(push(&mut recovery, 0, 10_000, 20), Err(Refusal::Duplicate));
+}
+
+#[test]
+fn a_sender_that_goes_on_has_not_begun_anew() {
+    let mut recovery = Recovery::after_loss();
+    for (number, at_ms) in [(1_000_000, 0), (1_000_001, 1500)] {
+        push(&mut recovery, number, at_ms, 20).expect("new");
+    }
+    // Two seconds after the first packet, and one after the last.
+    assert_eq!(push(&mut recovery, 5, 2500, 20), Err(Refusal::Late));
+    assert_eq!(push(&mut recovery, 5, 3500, 0), Ok(vec![5]));
+}
+
+#[test]
+fn a_beginning_is_waited_for_where_there_is_room_for_all_of_it() {
+    for (first, wanted) in [(MOST_HELD - 1, vec![]), (MOST_HELD, vec![MOST_HELD])] {
+        let mut recovery = Recovery::default();
+        assert_eq!(push(&mut recovery, first, 0, 20), Ok(wanted), "{first}");
+    }
+}
+
+#[test]
 fn the_first_packet_may_come_by_the_slower_path_alone() {
     let mut recovery = Recovery::default();
     assert_eq!(push(&mut recovery, 1, 0, 20), Ok(vec![]));
