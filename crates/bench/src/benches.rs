@@ -37,6 +37,8 @@ pub enum Bench {
     Iptfs,
     /// Segments on packets, and off.
     Srv6,
+    /// Overlays inside of IPsec.
+    Overlay,
     /// To an application in user space and back, through IPsec both ways.
     SmallCell,
     /// The gateway in hardware, simulated.
@@ -55,6 +57,7 @@ impl Bench {
         Bench::Offload,
         Bench::Iptfs,
         Bench::Srv6,
+        Bench::Overlay,
         Bench::SmallCell,
         Bench::Growth,
         Bench::Rekey,
@@ -78,6 +81,7 @@ impl Bench {
             Bench::Offload => "offload",
             Bench::Iptfs => "iptfs",
             Bench::Srv6 => "srv6",
+            Bench::Overlay => "overlay",
             Bench::SmallCell => "small-cell",
             Bench::Rtl => "rtl",
         }
@@ -162,6 +166,12 @@ impl Bench {
                  directions together (CSIT 22.10, NDR, 3n-icx, srv6enc1sid): half of its packets get the segment, and \
                  half lose it. PEER is this machine's Linux, where the program may make namespaces."
             }
+            Bench::Overlay => {
+                "The whole gateway path on one core with packets in GRE, or in Ethernet in VXLAN, inside of ESP in \
+                 transport mode, in turns with the same packets in ESP in tunnel mode alone; GAIN is the multiple of \
+                 that rate. Outbound: route to the overlay's interface, its headers, policy, cipher; inbound the same \
+                 backwards. BYTES are those of the packet inside."
+            }
             Bench::SmallCell => {
                 "GTP-U of a core network: opened, given to an application in user space by shared memory \
                  (memif), which sends each packet back, and sealed. SAS are tunnels, CORES those of workers and \
@@ -224,6 +234,7 @@ impl Bench {
             Bench::Iptfs => options.sizes = vec![64, 128, 256, 512],
             // Ethernet's 14 bytes and the FCS make 78 of it.
             Bench::Srv6 => options.sizes = vec![60],
+            Bench::Overlay => options.sizes = vec![64, 512, 1400],
             Bench::SmallCell => {
                 options.sizes = vec![128, 512, 1024, 1400];
                 options.sas = vec![1, 2, 4];
@@ -280,6 +291,7 @@ impl Bench {
             Bench::Offload => crate::offloading::offload(options),
             Bench::Iptfs => crate::iptfs::iptfs(options),
             Bench::Srv6 => crate::srv6::srv6(options),
+            Bench::Overlay => crate::overlay::overlay(options),
             Bench::SmallCell => crate::cell::small_cell(options),
             #[cfg(feature = "rtl")]
             Bench::Rtl => crate::rtl::rtl(options),
@@ -368,6 +380,7 @@ impl Bench {
             | Bench::Offload
             | Bench::Iptfs
             | Bench::Srv6
+            | Bench::Overlay
             | Bench::SmallCell => Vec::new(),
             Bench::Growth => GROWTH
                 .into_iter()

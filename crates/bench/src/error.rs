@@ -50,6 +50,14 @@ pub enum BenchError {
         /// The reason that most of the others were dropped for.
         reason: Option<DropReason>,
     },
+    /// Flows took another path than they should.
+    #[error("{moved} flows go by the second path, and not {wanted}")]
+    Moved {
+        /// Flows that go by it.
+        moved: usize,
+        /// Flows that should.
+        wanted: usize,
+    },
     /// The cipher's result was wrong.
     #[error("the engine did not seal and open a packet of {suite} right")]
     Wrong {

@@ -12,7 +12,9 @@
 //! | `offloading`, `device_tables`, `free_device`, `free_cipher`, `outside` | the bench `offload`: beside devices whose own work costs nothing |
 //! | `cell` | the bench `small-cell`: through IPsec to an application at a memif port, and back |
 //! | `srv6` | the bench `srv6`: segments on packets, and off, beside Linux |
+//! | `overlay` | the bench `overlay`: GRE and VXLAN inside of ESP |
 //! | [`limits`] | the bench `limits`: ways to share rate limits |
+//! | [`moves`] | the bench `moves`: a path dies, and its flows take another |
 //! | `exchange` | of `scale`: workers that hand packets over |
 //! | `rtl` (feature `rtl`) | the bench `rtl`: the gateway in hardware, simulated |
 //! | `peer` | the bench `peer`: beside DPDK's gateway |
@@ -60,9 +62,11 @@ mod iptfs;
 pub mod limits;
 mod listener;
 pub mod machine;
+pub mod moves;
 mod offloading;
 pub mod options;
 mod outside;
+mod overlay;
 mod peer;
 mod pin;
 pub mod plot;

@@ -9,7 +9,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crypto::{Integrity, Suite};
 use esp::{Mode, Protocol, UdpEncap};
 use forward::{NeighbourEntry, RouteEntry};
-use policy::{PolicyConfig, Prefix, SaConfig, Template};
+use policy::{PolicyConfig, Prefix, SaConfig, Selector, Template};
 use wire::ethernet::EtherType;
 use wire::natt;
 use wire::{protocol, udp};
@@ -29,6 +29,17 @@ pub(crate) struct Shape {
     pub(crate) nested: Nested,
     /// ESP carries payloads of IP-TFS.
     pub(crate) iptfs: bool,
+    /// An overlay inside of ESP, which is of transport mode then; there is one SA, and all is IPv4.
+    pub(crate) overlay: Option<Overlay>,
+}
+
+/// An overlay between the gateway and its peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overlay {
+    /// IP in GRE, without a key.
+    Gre,
+    /// Ethernet in VXLAN.
+    Vxlan,
 }
 
 /// Two SAs, one inside the other.
@@ -75,6 +86,9 @@ impl Shape {
             self.encap.then_some(UdpEncap { src_port: natt::PORT, dst_port: natt::PORT });
         if self.ah {
             params.protocol = Protocol::Ah;
+        }
+        if self.overlay.is_some() {
+            params.mode = Mode::Transport;
         }
         if self.iptfs {
             params.mode = Mode::Iptfs;
@@ -125,7 +139,12 @@ impl Shape {
             mode: Mode::Transport,
             ..tunnel
         };
+        if self.overlay.is_some() {
+            let end = |addr| Prefix { addr, len: 32 };
+            config.selector = Selector::between(end(tunnel.src), end(tunnel.dst));
+        }
         config.templates = match self.nested {
+            Nested::No if self.overlay.is_some() => vec![transport(tunnel.protocol)],
             Nested::No => vec![tunnel],
             Nested::InAh => vec![tunnel, transport(protocol::AH)],
             Nested::Compressed => {

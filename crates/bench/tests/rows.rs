@@ -323,6 +323,23 @@ fn packets_with_segments_are_held_against_the_same_ones_without() {
 }
 
 #[test]
+fn overlays_inside_of_esp_are_held_against_esp_alone() {
+    let provider = OpensslProvider::new().unwrap();
+    let mut options = short(Bench::Overlay, &provider);
+    options.sizes = vec![64, 1400];
+    let rows = run(Bench::Overlay, &options);
+    let cases: Vec<_> = rows.iter().map(|row| row.case.unwrap()).collect();
+    assert_eq!(cases, ["tunnel", "GRE in ESP", "VXLAN in ESP"].repeat(2 * 2));
+    for row in &rows {
+        assert!(row.mpps_median.unwrap() > 0.0, "{row:?}");
+        assert_eq!(row.gain_median.is_some(), row.case != Some("tunnel"), "{row:?}");
+    }
+    let options = Options { sizes: vec![1401], ..options.clone() };
+    let error = Bench::Overlay.run(&options, &Peer::default()).unwrap_err().to_string();
+    assert!(error.contains("at most 1400 bytes"), "{error}");
+}
+
+#[test]
 fn packets_go_to_an_application_and_back_through_ipsec() {
     let provider = OpensslProvider::new().unwrap();
     let mut options = short(Bench::SmallCell, &provider);

@@ -18,6 +18,7 @@ use forward::fragment;
 use io::{BURST_LEN, ChunkSize, FramePool, HEADROOM, POOL_LEN, Packet, Umem, UmemConfig};
 use offload::Placement;
 use outcome::DropReason;
+use overlay::Encap;
 use policy::{Databases, PolicyConfig};
 use wire::ethernet::{HEADER_LEN, emit_untagged};
 use wire::{Fields, MacAddr, Span, parse_ip};
@@ -512,7 +513,15 @@ impl Gateway {
                 (Path::Esp, Direction::Outbound) => {
                     let sa = self.peers.get(self.traffic.sa(flow));
                     let encap_len = self.traffic.shape.encap_len();
-                    let inner = sa.and_then(|sa| open(sa, &mut self.engine, packet, ip, encap_len));
+                    let mut inner =
+                        sa.and_then(|sa| open(sa, &mut self.engine, packet, ip, encap_len));
+                    if let Some(overlay) = self.traffic.shape.overlay {
+                        inner = inner.and_then(|span| {
+                            let bytes = packet.frame.bytes().get(span.range())?;
+                            let cut = overlay.inside(bytes)?;
+                            Some(Span { start: span.start + cut, len: span.len.checked_sub(cut)? })
+                        });
+                    }
                     (inner, self.traffic.forwarded(flow))
                 }
             };
@@ -537,6 +546,8 @@ impl Gateway {
         let Gateway { flows, peers, around, traffic, ivs, engine, suite, stock, .. } = self;
         let wrong = || BenchError::Wrong { suite: *suite };
         let mut deflate = Deflate::default();
+        let overlay = traffic.shape.overlay;
+        let encap = overlay.map(|overlay| overlay.encap(Direction::Inbound)).transpose()?;
         let flow_of = |packet: &Packet| {
             flows.get(packet.frame.index() as usize).map_or(0, |flow| *flow as usize)
         };
@@ -544,9 +555,20 @@ impl Gateway {
             let flow = flow_of(packet);
             let sa = peers.get(traffic.sa(flow)).ok_or_else(wrong)?;
             let more = around.get(traffic.sa(flow)).map_or(0, Sa::headroom);
-            let start = HEADROOM + HEADER_LEN + sa.headroom() + more;
+            let front = encap.as_ref().map_or(0, Encap::overhead);
+            let start = HEADROOM + HEADER_LEN + sa.headroom() + more + front;
             packet.span = Span { start, len: traffic.size };
             traffic.write(flow, packet.data_mut());
+            if let Some(encap) = &encap {
+                let h = parse_ip(packet.data()).map_err(|_| wrong())?;
+                let Span { start, len } = packet.span;
+                packet.span = Span { start: start - front, len: len + front };
+                let entropy = (flow as u32).wrapping_mul(0x9e37_79b1);
+                encap
+                    .apply(packet.data_mut(), (&h).into(), entropy, 0)
+                    .then_some(())
+                    .ok_or_else(wrong)?;
+            }
             if sa.is_ipcomp() {
                 let h = parse_ip(packet.data()).map_err(|_| wrong())?;
                 let (span, buffer) = (packet.span, packet.frame.bytes_mut());

@@ -50,6 +50,8 @@ pub enum BenchCommand {
     /// As root, Linux's own routes with segments are measured in turns, in network namespaces that are made for it
     /// and removed.
     Srv6(BenchArgs),
+    /// GRE and VXLAN inside of ESP in transport mode, beside ESP in tunnel mode alone.
+    Overlay(BenchArgs),
     /// To an application in user space and back, through IPsec both ways, beside a published system.
     ///
     /// GTP-U from a core network is opened, goes to an application by shared memory (memif), which sends it
@@ -72,6 +74,11 @@ pub enum BenchCommand {
     /// Leased tokens, which the data path has; atomic queues; one shared number; a lock. Packets a second with a rate far
     /// above what comes, and what is lost then; with one far below, what passes of it, and how equally by cores.
     Limits(BenchLimitsArgs),
+    /// A path dies, and all flows on it take another one.
+    ///
+    /// Time of the worker until each flow has been decided on anew, as many other flows' packets between them, and how long
+    /// a packet waits for the burst that it comes in, before and meanwhile.
+    Moves(BenchMovesArgs),
     /// SAs and policies by netlink requests, as an IKE daemon sends them: how many a second.
     Requests(BenchRequestsArgs),
     /// Beside DPDK's ipsec-secgw, in turns on the same core; needs root and the peer.
@@ -112,6 +119,25 @@ pub struct BenchRequestsArgs {
     /// Crypto engine to measure.
     #[arg(long, value_enum, default_value_t = Engine::Auto)]
     pub engine: Engine,
+}
+
+/// Arguments of `moves`.
+#[derive(Debug, Args)]
+pub struct BenchMovesArgs {
+    /// Flows that move, a multiple of 500; as many others stay.
+    #[arg(long, default_value_t = 100_000,
+        value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(500..=400_000))]
+    pub flows: usize,
+    /// Bytes of a packet.
+    #[arg(long, default_value_t = 128,
+        value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(64..=1400))]
+    pub size: usize,
+    /// How often the path dies.
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    pub repeat: usize,
+    /// The core to run on.
+    #[arg(long)]
+    pub cpu: Option<usize>,
 }
 
 /// Arguments of `limits`.

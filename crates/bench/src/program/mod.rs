@@ -4,13 +4,14 @@
 //! | --- | --- |
 //! | `cli` | the command line |
 //! | `run` | which benchmark runs with what, and their report |
-//! | `limits`, `requests` | the two that have options and rows of their own |
+//! | `limits`, `moves`, `requests` | those that have options and rows of their own |
 //! | `live`, `growing` | rows as they come, and their table |
 
 mod cli;
 mod growing;
 mod limits;
 mod live;
+mod moves;
 mod requests;
 mod run;
 

@@ -16,7 +16,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::cli::{AllArgs, BenchArgs, BenchCommand, BenchDirection, PeerArgs};
 use super::live::Live;
-use super::{limits, requests};
+use super::{limits, moves, requests};
 
 /// Runs one benchmark, and prints its rows as they come: a table, or JSON, one object a line.
 pub fn run(command: &BenchCommand, json: bool) -> Result<(), Box<dyn Error>> {
@@ -28,6 +28,7 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<(), Box<dyn Error>> {
         BenchCommand::Scale(args) => one(Bench::Scale, args, &Peer::default(), json),
         BenchCommand::Offload(args) => one(Bench::Offload, args, &Peer::default(), json),
         BenchCommand::Iptfs(args) => one(Bench::Iptfs, args, &Peer::default(), json),
+        BenchCommand::Overlay(args) => one(Bench::Overlay, args, &Peer::default(), json),
         BenchCommand::Srv6(args) => one(Bench::Srv6, args, &Peer::default(), json),
         BenchCommand::SmallCell(args) => one(Bench::SmallCell, args, &Peer::default(), json),
         BenchCommand::Growth(args) => one(Bench::Growth, args, &Peer::default(), json),
@@ -36,6 +37,7 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<(), Box<dyn Error>> {
         BenchCommand::Rtl(args) => one(Bench::Rtl, args, &Peer::default(), json),
         BenchCommand::Peer(args) => one(Bench::Peer, &args.bench, &peer(args)?, json),
         BenchCommand::Limits(args) => limits::run(args, json),
+        BenchCommand::Moves(args) => moves::run(args, json),
         BenchCommand::Requests(args) => requests::run(args, json),
         BenchCommand::All(args) => all(args, json),
         BenchCommand::Count(args) => count(args.case.as_deref()),
