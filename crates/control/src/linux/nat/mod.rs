@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use conntrack::{Binding, Bindings, Change, Direction, Entry, Event, Tuple, message};
 use netlink::answer::Answer;
@@ -31,6 +31,9 @@ use self::upkeep::Upkeep;
 use crate::clock::Now;
 use crate::linux::edge::{Ctnetlink, Rules, Tracking};
 use crate::sources::kernel::NatWatch;
+
+/// Time until everything is asked for once more, where that was not taken.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// Step of the ports for a direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +53,8 @@ pub struct Nat {
     requests: Listener,
     dump: Option<Dump>,
     dumps: u32,
+    /// When everything is asked for, as events were lost; again and again, until that is taken.
+    read_at: Option<Instant>,
     upkeep: Upkeep,
     counters: NatCounters,
 }
@@ -110,6 +115,7 @@ impl Nat {
             requests,
             dump: None,
             dumps: 0,
+            read_at: None,
             upkeep: Upkeep::default(),
             counters: NatCounters::default(),
         };
@@ -130,7 +136,9 @@ impl Nat {
 
     /// How long the next round may be put off while no descriptor is readable.
     pub fn due_in(&self, now: Now) -> Option<Duration> {
-        (!self.bindings.is_empty()).then(|| self.upkeep.due_in(now))
+        let upkeep = (!self.bindings.is_empty()).then(|| self.upkeep.due_in(now));
+        let read = self.read_at.map(|at| now.until(at));
+        upkeep.into_iter().chain(read).min()
     }
 
     /// Follows rules of NAT; true if there are some where there were none, or the other way round: what was
@@ -169,9 +177,13 @@ impl Nat {
         self.read_dump(&mut round, &is_local);
         if is_lost {
             self.counters.overruns += 1;
-            if let Err(error) = self.read_anew() {
+            self.read_at = Some(now.at);
+        }
+        if self.read_at.is_some_and(|at| at <= now.at) {
+            self.read_at = self.read_anew().err().map(|error| {
                 warn!(%error, "connections cannot be read");
-            }
+                now.at + READ_AGAIN
+            });
         }
         let told = &mut self.counters.refreshed;
         self.upkeep.tell(now, &self.bindings, &mut round.requests, told);
