@@ -32,6 +32,12 @@ with_packet_keys! {
         /// Paths that each packet takes at once: 2 to have a second copy by another path.
         #[serde(default = "one")]
         pub copies: u8,
+        /// Packets for each of which there is one more, their parity; 0: none.
+        #[serde(default)]
+        pub parity: u8,
+        /// How long packets wait for their parity at most, in milliseconds.
+        #[serde(default = "parity_ms")]
+        pub parity_ms: u32,
         /// Treatment of packets while no path is good.
         #[serde(default)]
         pub otherwise: Otherwise,
@@ -76,6 +82,10 @@ const fn one() -> u8 {
     1
 }
 
+const fn parity_ms() -> u32 {
+    20
+}
+
 const fn return_after_s() -> u32 {
     30
 }
@@ -107,6 +117,11 @@ impl SteerConfig {
             },
             return_after: Duration::from_secs(self.return_after_s.into()),
         }
+    }
+
+    /// True if its packets get numbers, as they travel in copies or with parity: the far end has to agree.
+    pub const fn is_numbered(&self) -> bool {
+        self.copies > 1 || self.parity > 0
     }
 
     /// The class of probes that a path is judged by.
@@ -162,6 +177,19 @@ impl SteerConfig {
                 "1, or at least two paths and spread = \"prefer\": a second copy takes the next best path",
             ));
         }
+        if self.parity != 0 && !(2..=32).contains(&self.parity) {
+            return Some(("parity", self.parity.to_string(), "0, or 2 to 32 packets"));
+        }
+        if self.parity > 0 && (self.copies > 1 || self.spread == SpreadOf::Share) {
+            return Some((
+                "parity",
+                self.parity.to_string(),
+                "0, or copies = 1 and spread = \"prefer\": parity goes by the path of its packets",
+            ));
+        }
+        if !(1..=200).contains(&self.parity_ms) {
+            return Some(("parity_ms", self.parity_ms.to_string(), "1 to 200 milliseconds"));
+        }
         if self.return_after_s > 86_400 {
             return Some((
                 "return_after_s",
@@ -207,9 +235,10 @@ fn wrong_path(
         if path.tunnel.is_none() && path.uplink.is_none() {
             return wrong("a path with a tunnel or an uplink, which is where its packets leave");
         }
-        if entry.copies > 1 && (path.mode != PathMode::Stamp || path.tunnel.is_none()) {
+        if entry.is_numbered() && (path.mode != PathMode::Stamp || path.tunnel.is_none()) {
             return wrong(
-                "a path with a tunnel and mode = \"stamp\", by which its far end says that it removes copies",
+                "a path with a tunnel and mode = \"stamp\", by which its far end says that it removes copies, and recovers \
+                 by parity",
             );
         }
         let is_measured = |class: Dscp| path.dscp.contains(&class);
@@ -285,6 +314,13 @@ mod tests {
                 "steer[0].copies",
             ),
             (rule("paths = [\"a\", \"e\"]\nclass = 0\ncopies = 2"), "mode = \"stamp\""),
+            (rule("paths = [\"a\"]\nparity = 1"), "steer[0].parity"),
+            (rule("paths = [\"a\"]\nparity = 33"), "steer[0].parity"),
+            (rule("paths = [\"a\"]\nparity = 8\nparity_ms = 0"), "steer[0].parity_ms"),
+            (rule("paths = [\"a\"]\nparity = 8\nparity_ms = 201"), "steer[0].parity_ms"),
+            (rule("paths = [\"a\", \"b\"]\nclass = 0\ncopies = 2\nparity = 8"), "copies = 1"),
+            (rule("paths = [\"a\"]\nspread = \"share\"\nparity = 8"), "steer[0].parity"),
+            (rule("paths = [\"e\"]\nparity = 8"), "mode = \"stamp\""),
             (rule("paths = [\"a\"]\notherwise = \"drop\""), "best, block"),
             (rule("paths = [\"a\"]\nfoo = 1"), "steer[0].foo"),
         ] {

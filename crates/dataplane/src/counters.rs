@@ -79,6 +79,14 @@ named_counters! {
     copies_waited, "copies-waited";
     /// Packets that were waited for in vain: no copy of them came in time.
     copies_gaps, "copies-gaps";
+    /// Parity packets made.
+    parity_made, "parity-made";
+    /// Bytes of these packets, without the headers of copies.
+    parity_made_bytes, "parity-made-bytes";
+    /// Parity packets of other hosts.
+    parity_taken, "parity-taken";
+    /// Lost packets that parity has brought back.
+    parity_recovered, "parity-recovered";
     /// Acquires sent to the owners of policies.
     acquires, "acquires";
     /// Partial checksums completed.

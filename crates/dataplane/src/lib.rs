@@ -118,7 +118,7 @@ pub use tables::overlays::{FarEnd, OverlayLink, Overlays};
 pub use tables::path_ends::{ClearEnds, PathEnds};
 pub use tables::rate_rules::{Each, RateRule, RateRules};
 pub use tables::remark::{CodePoints, Remark};
-pub use tables::replication::{CopyRemoval, CopyWay, MOST_COPIES, Replication, Streams};
+pub use tables::replication::{Beside, CopyRemoval, CopyWay, ParityPlan, Replication, Streams};
 pub use tables::segments::{Function, SegmentRoute, Segments};
 pub use tables::steering::{ClearExit, PathExit, SteerRule, Steering};
 pub use tables::traffic::{TrafficDirection, TrafficMatch};

@@ -93,7 +93,9 @@ drop_reasons! {
     CopyDuplicate, "copy-duplicate", None, "A copy of the packet came before: a normal event, as all packets of the flow are sent twice.";
     CopyLate, "copy-late", None, "A copy is so late that nobody knows if another one came.";
     CopyUnknown, "copy-unknown", None, "A copy has a label that this host has not assigned, or too many streams of copies come.";
-    CopyMalformed, "copy-malformed", None, "What came to the UDP port of copies is none, or has no IP packet inside.";
+    CopyMalformed, "copy-malformed", None, "What came to the UDP port of copies is none, and no parity, or has no IP packet inside.";
+    ParityMalformed, "parity-malformed", None, "Parity contradicts the packets that it is of: what it recovers is no IP packet of its length.";
+    ParityMissing, "parity-missing", None, "More than one packet that parity is of is missing, or none has come by the parity's own SA: it recovers nothing.";
     // SRv6, at segments of this node.
     Srv6Malformed, "srv6-malformed", None, "The headers in front of what a segment is for are truncated or contradict themselves.";
     Srv6SegmentsLeft, "srv6-segments-left", None, "The segments left do not fit the list, or are left at the last segment; an ICMP error went back.";

@@ -45,6 +45,8 @@ pub struct Removal {
     pub by: u64,
     /// Label of the first of [`STREAMS`] streams, of whose packets it removes second copies.
     pub label: u32,
+    /// True if it recovers lost packets of these streams by parity.
+    pub recovers: bool,
 }
 
 /// The reflector's side: assigns labels.
@@ -78,7 +80,7 @@ impl Remover {
             None => self.add(sender, now_ns)?,
         };
         // Fewer than there are labels.
-        Some(Removal { by: self.by, label: FIRST + place as u32 * STREAMS })
+        Some(Removal { by: self.by, label: FIRST + place as u32 * STREAMS, recovers: true })
     }
 
     /// Finds a place for a new sender. It hangs on both identities, so that labels of before a restart are, most likely, another's.

@@ -3,6 +3,8 @@
 //! | part | content |
 //! | --- | --- |
 //! | [`Numbered`] | label and number of a copy, in front of the packet: MPLS in UDP with a control word (RFC 9025, RFC 8964) |
+//! | [`Group`], [`Parity`] | packets of which any one that is lost can be recovered, and what is sent for them |
+//! | [`Memory`] | the latest packets of a stream at its far end, from which parity recovers one |
 //! | [`Recovery`] | one stream at its far end: second copies are refused, and packets put in order within a bound |
 //!
 //! ```text
@@ -31,10 +33,14 @@
 #![forbid(unsafe_code)]
 
 pub mod fuzz;
+mod memory;
 mod numbered;
+mod parity;
 mod recovery;
 
+pub use memory::{Memory, Unrecovered};
 pub use numbered::{
     FIRST_LABEL, LABELS, LEN, Malformed, NUMBERS, Numbered, Outside, PORT, overhead,
 };
+pub use parity::{Content, Group, LONGEST_COVERED, PARITY_LEN, Parity, SPAN};
 pub use recovery::{HISTORY, MOST_HELD, Recovery, Refusal};

@@ -50,15 +50,25 @@ pub struct Outside {
     pub src_port: u16,
 }
 
-/// Reason that a datagram is no copy.
+/// Beginning of every payload of a stream.
+pub(crate) struct Label {
+    /// Label of the stream.
+    pub(crate) label: u32,
+    /// Control word, or what stands in its place.
+    pub(crate) word: u32,
+}
+
+/// Reason that a datagram is no copy, and no parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// Shorter than its headers.
     Short,
     /// Not one label alone, or one of the special ones.
     Label,
-    /// The control word begins with other bits than 0000, as an associated channel's does (RFC 4385 §5).
+    /// The control word begins with other bits than 0000, and is no header of a known associated channel (RFC 4385 §5).
     ControlWord,
+    /// Parity of no packets, or longer than any.
+    Parity,
 }
 
 /// Length of all headers in front of a packet to `dst`, in bytes.
@@ -67,31 +77,35 @@ pub const fn overhead(dst: IpAddr) -> usize {
     ip + LEN
 }
 
-impl Numbered {
-    /// Reads what an IP payload begins with. What is inside begins [`LEN`] bytes further on.
-    ///
-    /// # Errors
-    /// It is too short, or says something else.
-    pub fn parse(payload: &[u8]) -> Result<Numbered, Malformed> {
+impl Label {
+    /// Reads what an IP payload begins with. Returns what follows, too.
+    pub(crate) fn parse(payload: &[u8]) -> Result<(Label, &[u8]), Malformed> {
         let datagram = UdpHeader::parse(payload).map_err(|_| Malformed::Short)?;
-        let ([l0, l1, l2, l3, c0, c1, c2, c3], _) =
+        let ([l0, l1, l2, l3, c0, c1, c2, c3], rest) =
             datagram.payload().split_first_chunk().ok_or(Malformed::Short)?;
         let entry = u32::from_be_bytes([*l0, *l1, *l2, *l3]);
-        let number = u32::from_be_bytes([*c0, *c1, *c2, *c3]);
+        let word = u32::from_be_bytes([*c0, *c1, *c2, *c3]);
         let label = entry >> 12;
         if entry & BOTTOM == 0 || label < FIRST_LABEL {
             return Err(Malformed::Label);
         }
-        if number >= NUMBERS {
-            return Err(Malformed::ControlWord);
-        }
-        Ok(Numbered { label, number })
+        Ok((Label { label, word }, rest))
     }
+}
 
+impl Numbered {
     /// Writes all headers in front of a packet, for which `whole` has [`overhead`] bytes. The UDP checksum is 0 (RFC 7510 §3.1):
     /// copies go through tunnels that protect them whole. False if there is no room, the copy is too long for IP, or the
     /// ends are of two families.
     pub fn emit(&self, outside: Outside, whole: &mut [u8]) -> bool {
+        let Numbered { label, number } = *self;
+        Label { label, word: number % NUMBERS }.emit(outside, whole)
+    }
+}
+
+impl Label {
+    /// Writes all headers. See [`Numbered::emit`].
+    pub(crate) fn emit(&self, outside: Outside, whole: &mut [u8]) -> bool {
         let Outside { src, dst, class, src_port } = outside;
         let at = overhead(dst) - LEN;
         let (Ok(total_len), Some(len)) =
@@ -133,10 +147,9 @@ impl Numbered {
             return false;
         }
         let entry = self.label << 12 | BOTTOM | u32::from(TTL);
-        let number = self.number % NUMBERS;
         let words = above.get_mut(udp::HEADER_LEN..LEN).map(|words| words.as_chunks_mut::<4>().0);
         let Some([label, control]) = words else { return false };
-        (*label, *control) = (entry.to_be_bytes(), number.to_be_bytes());
+        (*label, *control) = (entry.to_be_bytes(), self.word.to_be_bytes());
         true
     }
 }
@@ -144,7 +157,15 @@ impl Numbered {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parity::Content;
     use proptest::prelude::*;
+
+    fn parse(payload: &[u8]) -> Result<Numbered, Malformed> {
+        match Content::parse(payload)? {
+            Content::Packet(numbered) => Ok(numbered),
+            Content::Parity(parity) => panic!("{parity:?}"),
+        }
+    }
 
     fn outside(is_v6: bool) -> Outside {
         let addr = |last: u16| match is_v6 {
@@ -178,9 +199,9 @@ mod tests {
     fn what_is_no_copy_is_refused() {
         let good = copy(Numbered { label: 16, number: 1 }, true, &[]);
         let payload = &good[40..];
-        assert_eq!(Numbered::parse(payload), Ok(Numbered { label: 16, number: 1 }));
+        assert_eq!(parse(payload), Ok(Numbered { label: 16, number: 1 }));
         for len in 0..payload.len() {
-            assert_eq!(Numbered::parse(&payload[..len]), Err(Malformed::Short), "{len}");
+            assert_eq!(parse(&payload[..len]), Err(Malformed::Short), "{len}");
         }
         for (at, byte, reason) in [
             (10, 0x00, Malformed::Label),
@@ -191,7 +212,7 @@ mod tests {
         ] {
             let mut other = payload.to_vec();
             other[at] = byte;
-            assert_eq!(Numbered::parse(&other), Err(reason), "{at}");
+            assert_eq!(parse(&other), Err(reason), "{at}");
         }
     }
 
@@ -212,7 +233,7 @@ mod tests {
             let h = wire::parse_ip(&whole).expect("headers");
             let ends = outside(is_v6);
             prop_assert_eq!((h.src, h.dst, h.src_port, h.dst_port), (ends.src, ends.dst, 49_155, PORT));
-            prop_assert_eq!(Numbered::parse(&whole[usize::from(h.header_len)..]), Ok(numbered));
+            prop_assert_eq!(parse(&whole[usize::from(h.header_len)..]), Ok(numbered));
         }
     }
 }

@@ -14,6 +14,19 @@ pub struct Steer {
     /// Second copies of its packets, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<SteerCopies>,
+    /// Parity of its packets, if it wants any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parity: Option<SteerParity>,
+}
+
+/// Parity of a rule's packets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SteerParity {
+    /// One parity packet for so many.
+    Of(u8),
+    /// There is none, for this reason.
+    Refused(String),
 }
 
 /// Second copies of a rule's packets.

@@ -1,15 +1,15 @@
-//! Second copies of a rule's packets: by which path, or why there are none.
+//! Second copies of a rule's packets, and their parity: by which path, or why there are none.
 
 use std::fmt;
 use std::sync::Arc;
 
-use dataplane::{CopyWay, PathExit, Replication, Streams};
+use dataplane::{Beside, CopyWay, ParityPlan, PathExit, Replication, Streams};
 use paths::Removal;
 
 /// Streams of far ends that are kept: their numbers go on when a far end is taken again.
 const KEPT: usize = 256;
 
-/// A second path, and the consent of its far end.
+/// The path of second copies, or of parity, and the consent of its far end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Second {
     pub(super) path: u16,
@@ -23,6 +23,8 @@ pub(super) enum Refused {
     Stopped,
     /// The far end of the path, by its place, does not remove copies.
     NotRemoved(u16),
+    /// The far end of the path, by its place, does not recover packets by parity.
+    NotRecovered(u16),
     /// There is no other path.
     Alone,
     /// The far ends of the first path and of the next best one are two machines.
@@ -39,6 +41,9 @@ impl<'n, N: Fn(u16) -> &'n str> fmt::Display for Told<'_, N> {
             Refused::Stopped => f.write_str("no path is good, and packets are stopped"),
             Refused::NotRemoved(path) => {
                 write!(f, "the far end of {} does not remove copies", name(*path))
+            }
+            Refused::NotRecovered(path) => {
+                write!(f, "the far end of {} does not recover packets by parity", name(*path))
             }
             Refused::Alone => f.write_str("there is no other path"),
             Refused::Elsewhere(one, other) => {
@@ -66,6 +71,16 @@ pub(super) fn second(
     })
 }
 
+/// The path of parity, which is the first.
+pub(super) fn parity(
+    first: Option<u16>,
+    consent: impl Fn(u16) -> Option<Removal>,
+) -> Result<Second, Refused> {
+    let path = first.ok_or(Refused::Stopped)?;
+    let removal = consent(path).filter(|removal| removal.recovers);
+    removal.map(|removal| Second { path, removal }).ok_or(Refused::NotRecovered(path))
+}
+
 /// Streams of all far ends, the one taken last at the end.
 #[derive(Default)]
 pub(super) struct AllStreams(Vec<Arc<Streams>>);
@@ -86,25 +101,33 @@ impl AllStreams {
     }
 }
 
-/// The two ways of a rule's packets, as workers read them.
+/// The way of a rule's packets and what they have beside it, as workers read them.
 pub(super) fn replication(
     streams: Arc<Streams>,
-    ways: [(&PathExit, &config::PathConfig); 2],
+    rule: &config::SteerConfig,
+    [first, second]: [(&PathExit, &config::PathConfig); 2],
 ) -> Replication {
-    let ways = ways.map(|(exit, path)| CopyWay {
+    let way = |(exit, path): (&PathExit, &config::PathConfig)| CopyWay {
         name: Arc::clone(&exit.name),
         ifindex: exit.ifindex,
         src: path.source,
         dst: path.to,
-    });
-    Replication { streams, ways }
+    };
+    let beside = match rule.parity {
+        0 => Beside::Copy(way(second)),
+        of => {
+            let wait_ns = u64::from(rule.parity_ms) * 1_000_000;
+            Beside::Parity(ParityPlan { of, wait_ns })
+        }
+    };
+    Replication { streams, way: way(first), beside }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const HERE: Removal = Removal { by: 7, label: 16 };
+    const HERE: Removal = Removal { by: 7, label: 16, recovers: false };
 
     fn found(first: Option<u16>, consents: [Option<Removal>; 3]) -> Result<u16, String> {
         let best = |may: &dyn Fn(u16) -> bool| [1, 2].into_iter().find(|path| may(*path));
@@ -116,7 +139,7 @@ mod tests {
 
     #[test]
     fn copies_take_a_path_to_the_same_far_end_or_say_why_not() {
-        let other = Some(Removal { by: 8, label: 16 });
+        let other = Some(Removal { by: 8, ..HERE });
         let here = Some(HERE);
         let refused = |why: &str| Err(why.to_owned());
         assert_eq!(found(Some(0), [here, here, here]), Ok(1));
@@ -142,15 +165,31 @@ mod tests {
     }
 
     #[test]
+    fn parity_goes_by_the_path_of_its_packets_or_says_why_not() {
+        let able = Removal { recovers: true, ..HERE };
+        let consent = |path| [Some(able), Some(HERE), None].get(usize::from(path)).copied()?;
+        assert_eq!(parity(Some(0), consent), Ok(Second { path: 0, removal: able }));
+        assert_eq!(parity(None, consent), Err(Refused::Stopped));
+        let name = |_| "fibre";
+        for path in [1, 2] {
+            let refused = parity(Some(path), consent).expect_err("not able");
+            assert_eq!(
+                Told(refused, &name).to_string(),
+                "the far end of fibre does not recover packets by parity"
+            );
+        }
+    }
+
+    #[test]
     fn numbers_go_on_when_a_far_end_is_taken_again() {
         let mut all = AllStreams::default();
         let first = all.of(HERE);
         for label in 0..KEPT as u32 - 1 {
-            all.of(Removal { by: 9, label: 16 * label });
+            all.of(Removal { by: 9, label: 16 * label, recovers: true });
         }
         assert!(Arc::ptr_eq(&first, &all.of(HERE)));
         for label in 0..KEPT as u32 {
-            all.of(Removal { by: 10, label: 16 * label });
+            all.of(Removal { by: 10, label: 16 * label, recovers: true });
         }
         assert!(!Arc::ptr_eq(&first, &all.of(HERE)));
         assert_eq!(all.0.len(), KEPT);

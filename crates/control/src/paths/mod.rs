@@ -24,7 +24,7 @@ use esp::IvSource;
 use mirror::Snapshot;
 use paths::stamp::Key;
 use paths::{Kind, Labels, Limits, Prober, Quality, Reflector, Removal, Remover};
-use report::{Occurrence, PathStanding, Steer, SteerCopies, SteerPath};
+use report::{Occurrence, PathStanding, Steer, SteerCopies, SteerParity, SteerPath};
 
 use crate::clock::Now;
 use crate::workers::set::Workers;
@@ -124,7 +124,7 @@ impl Paths {
         if let Some(random) = self.random.as_mut().filter(|_| self.identity == 0) {
             self.identity = random.random().max(1);
         }
-        let in_copies = steers.iter().filter(|steer| steer.copies > 1);
+        let in_copies = steers.iter().filter(|steer| steer.is_numbered());
         let in_copies: HashSet<&String> = in_copies.flat_map(|steer| &steer.paths).collect();
         let old = core::mem::take(&mut self.sessions);
         let known = |session: &Session| Some(self.configured.get(session.path)?.name.as_str());
@@ -350,7 +350,11 @@ impl Paths {
             rule: rule.name.clone(),
             paths: paths.into_iter().map(path).collect(),
             return_after_s: rule.return_after_s,
-            copies: copies.map(|copies| match copies {
+            parity: copies.as_ref().filter(|_| rule.parity > 0).map(|parity| match parity {
+                Ok(_) => SteerParity::Of(rule.parity),
+                Err(why) => SteerParity::Refused(why.clone()),
+            }),
+            copies: copies.filter(|_| rule.parity == 0).map(|copies| match copies {
                 Ok(path) => SteerCopies::By(path),
                 Err(why) => SteerCopies::Refused(why),
             }),

@@ -11,7 +11,7 @@ use dataplane::{ClearExit, PathExit, SteerRule, Steering};
 use mirror::Snapshot;
 use selection::{Quality, Selector, Standing};
 
-use super::copies::{AllStreams, Refused, Second, Told, replication, second};
+use super::copies::{AllStreams, Refused, Second, Told, parity, replication, second};
 
 /// An index that no interface has.
 pub(super) const NO_INTERFACE: u32 = u32::MAX;
@@ -111,13 +111,16 @@ impl PathSelection {
                 quality(at, rule.class_of(paths.get(at)?)?.0)
             };
             let has_moved = selector.update(now, of_path);
-            let next = (rule.copies > 1).then(|| {
+            let next = rule.is_numbered().then(|| {
                 let first = selector.choice().takers().first().map(|taker| taker.path);
+                let consent =
+                    |at: u16| consent(at.into(), rule.class_of(paths.get(usize::from(at))?)?.0);
+                if rule.parity > 0 {
+                    return parity(first, consent);
+                }
                 let known = present.and_then(Result::ok).map(|second| second.path);
                 let best = |may: &dyn Fn(u16) -> bool| selector.runner_up(known, of_path, may);
-                second(first, best, |at| {
-                    consent(at.into(), rule.class_of(paths.get(usize::from(at))?)?.0)
-                })
+                second(first, best, consent)
             });
             let by = |second: &Option<Result<Second, Refused>>| second.and_then(Result::ok);
             if has_moved || by(&next) != by(present) {
@@ -134,7 +137,8 @@ impl PathSelection {
             paths, rules, interfaces, applications, exits, seconds, streams, ..
         } = self;
         let mut replications = Vec::new();
-        let mut copies_of = |selector: &Selector, second: &Option<Result<Second, Refused>>| {
+        let mut copies_of = |(rule, selector): (&SteerConfig, &Selector),
+                             second: &Option<Result<Second, Refused>>| {
             let Second { path: other, removal } = (*second)?.ok()?;
             let first = selector.choice().takers().first()?.path;
             let way = |at: u16| {
@@ -142,7 +146,7 @@ impl PathSelection {
                 Some((exits.get(at)?.as_ref()?, paths.get(at)?))
             };
             let number = u16::try_from(replications.len()).ok()?;
-            replications.push(replication(streams.of(removal), [way(first)?, way(other)?]));
+            replications.push(replication(streams.of(removal), rule, [way(first)?, way(other)?]));
             Some(number)
         };
         let rules = rules.iter().zip(interfaces).zip(applications).zip(seconds);
@@ -150,7 +154,7 @@ impl PathSelection {
             name: rule.name.as_str().into(),
             matches: rule.packets().matches(*interface, *application),
             choice: selector.choice().clone(),
-            copies: copies_of(selector, second),
+            copies: copies_of((rule, selector), second),
         });
         let rules = rules.collect();
         Steering::new(rules, exits.clone()).with_replications(replications)
@@ -161,15 +165,19 @@ impl PathSelection {
         let of_rule = self.rules.iter().zip(&self.seconds).find(|((rule, _), _)| rule.name == name);
         let Some(((_, selector), second)) = of_rule else { return Vec::new() };
         let takers = selector.choice().takers().iter().map(|taker| taker.path);
+        let first = selector.choice().takers().first().map(|taker| taker.path);
         let second = second.and_then(Result::ok).map(|second| second.path);
-        takers.chain(second).map(|at| self.name(at).to_owned()).collect()
+        takers
+            .chain(second.filter(|second| first != Some(*second)))
+            .map(|at| self.name(at).to_owned())
+            .collect()
     }
 
     fn name(&self, at: u16) -> &str {
         self.paths.get(usize::from(at)).map_or("", |path| path.name.as_str())
     }
 
-    /// Of each rule the path of second copies, or why there are none; `None` of rules that want none.
+    /// Of each rule the path of second copies, or of parity, or why there are none; `None` of rules that want none.
     pub fn copies(&self) -> impl Iterator<Item = Option<Result<String, String>>> {
         let name = |at: u16| self.name(at);
         self.seconds.iter().map(move |second| {

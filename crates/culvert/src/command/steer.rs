@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use report::client::ask;
-use report::{PathStanding, Request, Steer, SteerCopies, SteerPath};
+use report::{PathStanding, Request, Steer, SteerCopies, SteerParity, SteerPath};
 
 use crate::table::table;
 
@@ -29,6 +29,15 @@ fn text(rules: &[Steer]) -> String {
     for rule in rules {
         if let Some(SteerCopies::Refused(why)) = &rule.copies {
             text.push_str(&format!("\n{}: no copies: {why}", rule.rule));
+        }
+        match &rule.parity {
+            Some(SteerParity::Of(count)) => {
+                text.push_str(&format!("\n{}: parity for each {count} packets", rule.rule));
+            }
+            Some(SteerParity::Refused(why)) => {
+                text.push_str(&format!("\n{}: no parity: {why}", rule.rule));
+            }
+            None => {}
         }
     }
     text
@@ -60,7 +69,8 @@ mod tests {
         let paths = paths.iter().zip(["fibre", "lte"]).map(|((stands, well_s, weight), name)| {
             SteerPath { name: name.into(), stands: *stands, well_s: *well_s, weight: *weight }
         });
-        Steer { rule: "voice".into(), paths: paths.collect(), return_after_s: 30, copies: None }
+        let (copies, parity) = (None, None);
+        Steer { rule: "voice".into(), paths: paths.collect(), return_after_s: 30, copies, parity }
     }
 
     fn shown(rule: Steer) -> Vec<String> {
@@ -84,5 +94,9 @@ mod tests {
         assert_eq!(seen, ["voice fibre good all", "voice lte bad second copies"]);
         let seen = shown(twice(SteerCopies::Refused("nobody takes them".into())));
         assert_eq!(seen[1..], ["voice lte bad -", "voice: no copies: nobody takes them"]);
+        let with =
+            |parity| shown(Steer { parity: Some(parity), ..rule(&[(Good, None, 1)]) }).remove(1);
+        assert_eq!(with(SteerParity::Of(10)), "voice: parity for each 10 packets");
+        assert_eq!(with(SteerParity::Refused("nobody".into())), "voice: no parity: nobody");
     }
 }

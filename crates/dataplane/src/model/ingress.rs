@@ -50,6 +50,11 @@ impl Ingress {
         Ingress { ifindex, mark: 0, via: sa.word().get() }
     }
 
+    /// The SA that they were decrypted by, as a word, whichever worker they came to.
+    pub(crate) const fn sa_word(self) -> u64 {
+        self.via | OWN
+    }
+
     /// The same packets as those that have left the step of a segment, or got segments (SRv6).
     pub(crate) const fn within(self, index: u32) -> Ingress {
         Ingress { ifindex: index, ..self }

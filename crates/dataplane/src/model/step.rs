@@ -57,6 +57,11 @@ pub enum Step {
         /// Name of that path.
         path: Arc<str>,
     },
+    /// Parity follows, by the same path.
+    WithParity {
+        /// Packets that one parity packet is for.
+        of: u8,
+    },
     /// A segment of this node (SRv6). The packet is resolved again after its step.
     Sid {
         /// Name of the behaviour.

@@ -1,7 +1,7 @@
 //! Copies that are decrypted: the worker of their stream takes them.
 
 use outcome::DropReason;
-use preof::Numbered;
+use preof::Content;
 use wire::{Fragment, protocol};
 
 use super::Decision;
@@ -20,10 +20,10 @@ pub(super) fn eliminated(context: &Context<'_>, linux: Decision) -> Decision {
         return linux;
     }
     let payload = context.packet.get(h.header_len.into()..).unwrap_or_default();
-    let Ok(Numbered { label, .. }) = Numbered::parse(payload) else {
+    let Ok(content) = Content::parse(payload) else {
         return Decision::Drop(DropReason::CopyMalformed);
     };
-    match home_of(label, context.view.workers) {
+    match home_of(content.label(), context.view.workers) {
         home if home == context.view.worker.get() => {
             Decision::Go(Draft::of_flow(Action::Eliminate(Eliminate)))
         }

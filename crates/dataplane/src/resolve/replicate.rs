@@ -1,4 +1,4 @@
-//! Packets whose rule sends them in copies, over two tunnels to one far end.
+//! Packets whose rule sends them in copies, over two tunnels to one far end, or with parity.
 //!
 //! Policy is asked about the packet itself, for both tunnels: each has to protect it. What is made of it is then
 //! judged as any packet of this host on a tunnel interface.
@@ -20,7 +20,7 @@ use super::steer::steered;
 use super::ways::{route, to_port};
 use super::{Decision, Question};
 use crate::model::{Action, Draft, LOOPBACK, Notes, Origin, Replicate, Step, ip_len};
-use crate::tables::replication::CopyWay;
+use crate::tables::replication::{Beside, CopyWay, Replication};
 
 /// Decision about a packet that a rule sends in copies, where policy protects it on its first way. `None`: it goes
 /// once, as its rule has none, or its second way does not take it.
@@ -36,16 +36,21 @@ pub(super) fn replicated<N: Notes>(
         return None;
     }
     let set = steered(question, origin, &lookup(view, h, origin))?.copies?;
-    let [first, second] = &view.steering.replication(set)?.ways;
-    let is_protected = {
+    let Replication { way: first, beside, .. } = view.steering.replication(set)?;
+    if let Beside::Copy(second) = beside {
         let marks = view.binding(second.ifindex)?.outbound(origin.marks());
         let flow = view.flow(h, origin.iif(), marks, question.owner);
-        matches!(view.reader.outbound(&flow), Outbound::Protect(..) | Outbound::ProtectAll(..))
-    };
-    if !is_protected {
-        return None;
+        match view.reader.outbound(&flow) {
+            Outbound::Protect(..) | Outbound::ProtectAll(..) => {}
+            _ => return None,
+        }
     }
-    let longest = longest_on(question, first)?.min(longest_on(question, second)?);
+    let longest = longest_on(question, first)?;
+    let longest = match beside {
+        Beside::Copy(second) => longest.min(longest_on(question, second)?),
+        // Parity is as long as the longest of its packets, and has more in front of it.
+        Beside::Parity(_) => longest.checked_sub(preof::PARITY_LEN)?,
+    };
     let is_hop = origin.is_hop();
     if is_hop && h.ttl <= 1 {
         let cause = IcmpCause::TimeExceeded;
@@ -63,7 +68,10 @@ pub(super) fn replicated<N: Notes>(
             Fit::Whole | Fit::CutAfter => return None,
         },
     };
-    question.tell(|| Step::Copied { path: second.name.clone() });
+    question.tell(|| match beside {
+        Beside::Copy(second) => Step::Copied { path: second.name.clone() },
+        Beside::Parity(plan) => Step::WithParity { of: plan.of },
+    });
     let clamps_mss = clamps_mss(question);
     let generation = view.generation;
     let longest = ip_len(longest);

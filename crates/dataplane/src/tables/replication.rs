@@ -1,4 +1,4 @@
-//! Flows that travel in copies (PREOF, RFC 9566): over which paths, and under which labels and numbers.
+//! Flows that travel in copies (PREOF, RFC 9566), or with parity: over which paths, and under which labels and numbers.
 
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -6,9 +6,6 @@ use std::sync::Arc;
 
 use paths::{Labels, Removal, STREAMS};
 use preof::{NUMBERS, Numbered};
-
-/// Paths that a packet takes at once.
-pub const MOST_COPIES: usize = 2;
 
 /// First UDP source port of copies; each stream has the next one (RFC 9025 §4).
 const FIRST_PORT: u16 = 49_152;
@@ -54,18 +51,40 @@ pub struct CopyWay {
     pub dst: IpAddr,
 }
 
-/// How the flows of a rule travel in copies.
+/// How parity is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParityPlan {
+    /// Packets that one parity packet is for; of 2 to [`preof::SPAN`].
+    pub of: u8,
+    /// How long the first of them waits at most until the parity is sent, in nanoseconds.
+    pub wait_ns: u64,
+}
+
+/// Companion of a packet's first copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// A second copy by another way.
+    Copy(CopyWay),
+    /// Parity by the same way.
+    Parity(ParityPlan),
+}
+
+/// How the flows of a rule travel in copies, or with parity.
 #[derive(Clone, Debug)]
 pub struct Replication {
     /// Streams of their far end.
     pub streams: Arc<Streams>,
-    /// The paths: the one that the rule has chosen first.
-    pub ways: [CopyWay; MOST_COPIES],
+    /// The path that the rule has chosen.
+    pub way: CopyWay,
+    /// Second copy or parity of each packet.
+    pub beside: Beside,
 }
 
 impl PartialEq for Replication {
     fn eq(&self, other: &Replication) -> bool {
-        Arc::ptr_eq(&self.streams, &other.streams) && self.ways == other.ways
+        Arc::ptr_eq(&self.streams, &other.streams)
+            && self.way == other.way
+            && self.beside == other.beside
     }
 }
 

@@ -103,6 +103,25 @@ fn copies_do_not_allocate() {
     assert_eq!(made, (0, 0));
 }
 
+/// Packets that are sent with parity, and recovered by it at the far end.
+#[test]
+fn parity_does_not_allocate() {
+    let mut sites = Sites::with_parity(50, crate::parity::PLAN);
+    let mut made = (0, 0);
+    for turn in 0..3 {
+        (0..100).for_each(|n| sites.a.put_lan(&voice(n)));
+        made.0 = allocations(&mut sites.a);
+        let out = sites.a.wan_out();
+        assert_eq!(out.len(), 125);
+        // The second packet of each group, parity being the fifth.
+        let came = out.iter().zip(0..).filter(|(_, n)| turn == 0 || n % 5 != 1);
+        came.for_each(|(packet, _)| sites.b.put_wan(packet));
+        made.1 = allocations(&mut sites.b);
+        assert_eq!(sites.b.lan_out().len(), 100);
+    }
+    assert_eq!(made, (0, 0));
+}
+
 /// Packets that wait for tokens, and go on or find no room.
 #[test]
 fn waiting_for_tokens_does_not_allocate() {

@@ -38,6 +38,7 @@ mod numbers;
 mod on_vlans;
 mod overlays;
 mod packets;
+mod parity;
 mod path_mtu;
 mod paths;
 mod per_cpu;

@@ -14,8 +14,8 @@ use crate::support::{
     make_leased_sa, make_sa, sa_config,
 };
 use crate::{
-    bfd, device, gtpu, ipcomp, iptfs, iptfs_rates, nested, newcomers, overlays, paths, rates,
-    replication, route_based, shaping, srv6, steering,
+    bfd, device, gtpu, ipcomp, iptfs, iptfs_rates, nested, newcomers, overlays, parity, paths,
+    rates, replication, route_based, shaping, srv6, steering,
 };
 
 /// Makes gateway B drop one packet at least for this reason.
@@ -289,6 +289,7 @@ fn produce(reason: DropReason) -> Gateway {
         | DropReason::CopyLate
         | DropReason::CopyUnknown
         | DropReason::CopyMalformed => b = replication::produce(reason),
+        DropReason::ParityMalformed | DropReason::ParityMissing => b = parity::produce(reason),
         DropReason::NoPath => b = steering::produce(),
         DropReason::SteerCleartext => b = steering::produce_in_clear(),
         DropReason::RateLimit => b = rates::produce(),

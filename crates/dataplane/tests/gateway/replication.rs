@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use dataplane::{
-    Binding, Came, CopyRemoval, CopyWay, Interface, PathEnds, PathExit, Replication, SteerRule,
-    Steering, Step, Streams, TrafficMatch, Tunnel,
+    Beside, Binding, Came, CopyRemoval, CopyWay, Interface, ParityPlan, PathEnds, PathExit,
+    Replication, SteerRule, Steering, Step, Streams, TrafficMatch, Tunnel,
 };
 use forward::{RouteKind, SourceCheck, Subnet, table};
 use outcome::DropReason;
@@ -52,8 +52,12 @@ fn gateway(side: Side, workers: usize, removal: Option<CopyRemoval>) -> Gateway 
 
 /// Publishes routes and interfaces, and if second copies are removed.
 fn publish(g: &mut Gateway, removal: Option<CopyRemoval>) {
+    publish_by(g, removal, TUNNELS[0]);
+}
+
+fn publish_by(g: &mut Gateway, removal: Option<CopyRemoval>, by: u32) {
     let dst = Subnet { addr: g.side.other().lan(false, 0), len: 16 };
-    let to_first = route(table::MAIN, dst, RouteKind::Unicast, Some(TUNNELS[0]), None);
+    let to_first = route(table::MAIN, dst, RouteKind::Unicast, Some(by), None);
     g.set_topology_but(vec![to_first], |topology| {
         topology.tunnels = TUNNELS
             .into_iter()
@@ -109,8 +113,20 @@ impl Sites {
         let removes = CopyRemoval { labels: Arc::clone(&labels), wait_ns: wait_ms * MS };
         let a = gateway(Side::A, workers, None);
         let b = gateway(Side::B, workers, Some(removes));
-        replicate(&a, removal);
+        replicate(&a, removal, None);
         Sites { a, b, labels, removal }
+    }
+
+    /// The same, where A sends its packets once, with parity.
+    pub fn with_parity(wait_ms: u64, plan: ParityPlan) -> Sites {
+        let sites = Sites::with_workers(wait_ms, 1);
+        replicate(&sites.a, sites.removal, Some(plan));
+        sites
+    }
+
+    /// Label of the first stream from A.
+    pub fn label(&self) -> u32 {
+        self.removal.label
     }
 
     /// Copies that A sends of a packet of a host: one by each tunnel, in their order.
@@ -124,23 +140,33 @@ impl Sites {
     }
 
     /// Has B receive a packet, and returns the numbers of those that it forwards.
-    fn arrive(&mut self, packet: &[u8]) -> Vec<u16> {
+    pub fn arrive(&mut self, packet: &[u8]) -> Vec<u16> {
         self.b.put_wan(packet);
         self.delivered()
     }
 
-    fn delivered(&mut self) -> Vec<u16> {
+    pub fn delivered(&mut self) -> Vec<u16> {
         self.b.run();
         self.b.lan_out().iter().map(|packet| number(packet)).collect()
     }
 
-    fn pass_ms(&mut self, ms: u64) -> Vec<u16> {
+    pub fn pass_ms(&mut self, ms: u64) -> Vec<u16> {
         self.b.now.ns += ms * MS;
         self.delivered()
     }
 
+    /// A datagram in the second tunnel, sealed by A.
+    pub fn sealed_by_second(&mut self, inside: &[u8]) -> Vec<u8> {
+        publish_by(&mut self.a, None, TUNNELS[1]);
+        self.a.put_linux(inside);
+        self.a.run();
+        let sealed = self.a.wan_out().remove(0);
+        assert_eq!(spi(&sealed), FIRST_SPI + 1);
+        sealed
+    }
+
     /// Has B receive a datagram out of a tunnel, sealed by A.
-    fn arrive_inside(&mut self, inside: &[u8]) -> Vec<u16> {
+    pub fn arrive_inside(&mut self, inside: &[u8]) -> Vec<u16> {
         self.a.put_linux(inside);
         self.a.run();
         self.a.wan_out().iter().for_each(|sealed| self.b.put_wan(sealed));
@@ -148,7 +174,7 @@ impl Sites {
     }
 }
 
-fn replicate(a: &Gateway, removal: Removal) {
+fn replicate(a: &Gateway, removal: Removal, parity: Option<ParityPlan>) {
     let names = ["one", "two"];
     let exits = TUNNELS.iter().zip(names).map(|(ifindex, name)| {
         Some(PathExit { name: name.into(), ifindex: *ifindex, clear: None })
@@ -166,8 +192,9 @@ fn replicate(a: &Gateway, removal: Removal) {
         copies: Some(0),
     };
     let streams = Arc::new(Streams::new(removal));
+    let beside = parity.map_or_else(|| Beside::Copy(way(1)), Beside::Parity);
     let steering = Steering::new(vec![rule], exits.collect())
-        .with_replications(vec![Replication { streams, ways: [way(0), way(1)] }]);
+        .with_replications(vec![Replication { streams, way: way(0), beside }]);
     a.tables.steer(steering);
 }
 
@@ -180,12 +207,12 @@ pub fn voice(n: u16) -> Vec<u8> {
     sized(100, n)
 }
 
-fn sized(len: usize, n: u16) -> Vec<u8> {
+pub fn sized(len: usize, n: u16) -> Vec<u8> {
     let ip = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
     with_class(ip.sized(len, n), 46 << 2)
 }
 
-fn with_class(mut packet: Vec<u8>, class: u8) -> Vec<u8> {
+pub fn with_class(mut packet: Vec<u8>, class: u8) -> Vec<u8> {
     wire::set_traffic_class(&mut packet, class);
     packet
 }
@@ -366,7 +393,7 @@ fn a_second_way_that_does_not_take_the_packet_is_left_out() {
 }
 
 /// A copy by A's own programs, for a peer that is hostile: a label and a number as it likes.
-fn forged(numbered: Numbered, inside: &[u8]) -> Vec<u8> {
+pub fn forged(numbered: Numbered, inside: &[u8]) -> Vec<u8> {
     let (src, dst) = (Side::A.lan(false, 1), Side::B.lan(false, 1));
     let src_port = 49_152 + (numbered.label % paths::STREAMS) as u16;
     let outside = Outside { src, dst, class: 0, src_port };

@@ -5,9 +5,11 @@
 //! | "cvpe"                        |  4 bytes: nobody else means the type so
 //! | identity of the sender        |  8
 //! | identity of the far end       |  8, zeros in a probe
-//! | first label << 12             |  4, zeros in a probe
+//! | first label << 12, abilities  |  4, zeros in a probe
 //! +-------------------------------+
 //! ```
+//!
+//! Of the abilities the lowest bit says that lost packets are recovered by parity; the others are 0, and not looked at.
 //!
 //! A reflector that removes no copies marks it as unrecognised, as any other reflector does.
 
@@ -18,6 +20,9 @@ pub(super) const KIND: u8 = 252;
 
 /// Length of its value, in bytes.
 pub(super) const LEN: usize = 24;
+
+/// Ability: lost packets are recovered by parity.
+const RECOVERS: u32 = 1;
 
 const TAG: [u8; 4] = *b"cvpe";
 
@@ -42,16 +47,17 @@ pub(super) fn answer(value: &mut [u8], removal: Removal) {
         && let Some((by, label)) = rest.split_first_chunk_mut()
         && let Some(label) = label.first_chunk_mut()
     {
-        (*by, *label) = (removal.by.to_be_bytes(), (removal.label << 12).to_be_bytes());
+        let abilities = if removal.recovers { RECOVERS } else { 0 };
+        *by = removal.by.to_be_bytes();
+        *label = (removal.label << 12 | abilities).to_be_bytes();
     }
 }
 
 /// The answer to this sender.
 pub(super) fn read(value: &[u8], asker: u64) -> Option<Removal> {
     let (by, rest) = value.get(12..)?.split_first_chunk()?;
-    let removal = Removal {
-        by: u64::from_be_bytes(*by),
-        label: u32::from_be_bytes(*rest.first_chunk()?) >> 12,
-    };
+    let word = u32::from_be_bytes(*rest.first_chunk()?);
+    let removal =
+        Removal { by: u64::from_be_bytes(*by), label: word >> 12, recovers: word & RECOVERS != 0 };
     (sender(value) == Some(asker) && removal.by != 0).then_some(removal)
 }

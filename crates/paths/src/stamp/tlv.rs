@@ -250,8 +250,11 @@ mod tests {
     fn a_sender_that_asks_hears_whether_copies_are_removed() {
         let (key, other) = (Key::new(&[7; 32]).ok(), Key::new(&[8; 32]).ok());
         let (key, other) = (key.as_ref(), other.as_ref());
-        let granted = Some(Removal { by: 0x0102_0304_0506_0708, label: 0x1_2340 });
+        let removal = Removal { by: 0x0102_0304_0506_0708, label: 0x1_2340, recovers: true };
+        let granted = Some(removal);
         for keys in [(None, None), (key, key)] {
+            let less = Some(Removal { recovers: false, ..removal });
+            assert_eq!(asked(keys, less, |_| ()), less);
             assert_eq!(asked(keys, granted, |_| ()), granted);
             assert_eq!(asked(keys, None, |_| ()), None);
             // As by a reflector that knows no extensions, and sends all back as it came.

@@ -202,6 +202,9 @@ impl Explainer<'_> {
             Step::Copied { path } => {
                 self::step(WhyQuestion::Steer, format!("a second copy by path {path}"))
             }
+            Step::WithParity { of } => {
+                self::step(WhyQuestion::Steer, format!("with parity for each {of} packets"))
+            }
             Step::Nat(says) => self::step(WhyQuestion::Nat, nat_answer(*says)),
             Step::Policy { direction, marks, index, says } => {
                 let question = match direction {

@@ -199,6 +199,7 @@ mod tests {
                 .collect(),
             return_after_s: 30,
             copies: (weights[1] == 0).then(|| SteerCopies::By("lte".into())),
+            parity: None,
         };
         now.seen.steers = vec![steer([4, 1]), steer([1, 0])];
         (before, now)

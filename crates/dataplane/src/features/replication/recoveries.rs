@@ -5,8 +5,9 @@ use std::collections::hash_map::Entry;
 
 use io::Packet;
 use outcome::{DropReason, Outcome};
-use preof::{Numbered, Recovery, Refusal};
+use preof::{LEN, Memory, Numbered, PARITY_LEN, Parity, Recovery, Refusal, Unrecovered};
 
+use super::Groups;
 use crate::model::Ingress;
 use crate::out::{AnyOut, Out};
 use crate::view::View;
@@ -23,7 +24,10 @@ const LOST_NS: u64 = 2_000_000_000;
 /// Most packets of one worker that wait for those before them. Beyond that they go on as they come.
 const MOST_WAITING: usize = 1024;
 
-/// The streams of one thread. They take memory with the first packet.
+/// Most streams of one worker that have a memory for parity, of 130 KiB each.
+const MEMORIES: usize = 64;
+
+/// The streams of one thread. They take memory with the first packet, and for parity with the first of that.
 #[derive(Default)]
 pub(crate) struct Recoveries {
     /// State of the databases that plans are known to be good in.
@@ -32,6 +36,10 @@ pub(crate) struct Recoveries {
     /// Labels of streams in which packets wait.
     labels: Vec<u32>,
     waiting: usize,
+    /// Streams that have a memory for parity.
+    memories: usize,
+    /// Packets of this host whose parity follows.
+    pub(super) groups: Groups,
     /// When other streams were forgotten, as they had another worker.
     forgotten_ns: Option<u64>,
 }
@@ -41,22 +49,87 @@ struct Stream {
     sender: u64,
     used_ns: u64,
     recovery: Recovery<Early>,
+    /// The latest packets, by the SAs that have brought them. `None` before the first parity.
+    memory: Option<Box<Memory<u64>>>,
 }
 
 /// A packet that waits, and how its copy came.
 type Early = (Packet, Ingress);
 
 impl Recoveries {
-    /// True if packets wait.
+    /// True if packets wait, or parity does.
     #[inline(always)]
     pub(crate) fn has_waiting(&self) -> bool {
-        self.waiting > 0
+        self.waiting > 0 || !self.groups.is_empty()
     }
 
     /// When one has waited for long enough.
     pub(crate) fn due_ns(&self) -> Option<u64> {
         let streams = self.labels.iter().filter_map(|label| self.streams.get(label));
-        streams.filter_map(|stream| stream.recovery.due_ns()).min()
+        let others_ns = streams.filter_map(|stream| stream.recovery.due_ns());
+        others_ns.chain(self.groups.due_ns()).min()
+    }
+
+    /// Keeps a packet that was inside of a copy, as its sender has numbered it, where parity may come.
+    #[inline]
+    pub(super) fn remember(
+        &mut self,
+        numbered: Numbered,
+        packet: &[u8],
+        ingress: Ingress,
+        now_ns: u64,
+    ) {
+        if self.memories == 0 {
+            return;
+        }
+        let stream = self.streams.get_mut(&numbered.label);
+        if let Some(memory) = stream.and_then(|stream| stream.memory.as_deref_mut()) {
+            memory.keep(numbered.number, ingress.sa_word(), packet, now_ns);
+        }
+    }
+
+    /// Takes parity, whose packet is an IP packet with all headers; `at` is where those in front of the label begin. What it
+    /// recovers goes on as if it had come in a copy.
+    pub(super) fn recover(
+        &mut self,
+        (view, out): (&View, &mut Out),
+        parity: Parity,
+        (mut packet, at): (Packet, usize),
+        ingress: Ingress,
+    ) {
+        let now_ns = view.now.ns;
+        out.counters.work.parity_taken.add(1);
+        let Some(stream) = self.streams.get_mut(&parity.label) else {
+            // Nothing of the group has come.
+            return out.drop(packet, DropReason::ParityMissing);
+        };
+        let Some(memory) = stream.memory.as_deref() else {
+            if self.memories < MEMORIES {
+                self.memories += 1;
+                stream.memory = Some(Box::default());
+            }
+            return out.drop(packet, DropReason::ParityMissing);
+        };
+        let front = at + LEN + PARITY_LEN;
+        packet.span.start += front;
+        packet.span.len = packet.span.len.saturating_sub(front);
+        match memory.recover(&parity, ingress.sa_word(), packet.data_mut(), now_ns) {
+            Ok((number, len)) => {
+                let is_whole = wire::parse_ip(packet.data().get(..len).unwrap_or_default())
+                    .is_ok_and(|h| usize::from(h.total_len) == len);
+                if !is_whole {
+                    return out.drop(packet, DropReason::ParityMalformed);
+                }
+                packet.span.len = len;
+                let numbered = Numbered { label: parity.label, number };
+                self.remember(numbered, packet.data(), ingress, now_ns);
+                out.counters.work.parity_recovered.add(1);
+                self.push((view, out), numbered, packet, ingress);
+            }
+            Err(Unrecovered::Complete) => out.end(packet, Outcome::Consumed),
+            Err(Unrecovered::Missing) => out.drop(packet, DropReason::ParityMissing),
+            Err(Unrecovered::Wrong) => out.drop(packet, DropReason::ParityMalformed),
+        }
     }
 
     /// Takes a packet that was inside of a copy; `ingress` is how the copy came. Those whose turn it is go on behind the burst.
@@ -95,6 +168,7 @@ impl Recoveries {
         if stream.sender != sender {
             // The label is another's: what is left of the one before goes on.
             stream.recovery.drain(|(packet, ingress)| out.between.push(packet, ingress));
+            self.memories -= usize::from(stream.memory.is_some());
             *stream = Stream::of(sender);
         }
         stream.used_ns = now_ns;
@@ -115,6 +189,7 @@ impl Recoveries {
 
     /// Has those go on that have waited for long enough; all, if `is_last`.
     pub(crate) fn expire(&mut self, out: &mut Out, now_ns: u64, is_last: bool) {
+        self.groups.expire(out, now_ns, is_last);
         let mut place = 0;
         while let Some(label) = self.labels.get(place).copied() {
             let Some(stream) = self.streams.get_mut(&label) else {
@@ -145,7 +220,7 @@ impl Recoveries {
             stream.recovery.drain(|(packet, _)| out.drop(packet, DropReason::HoldTimeout));
         }
         self.labels.clear();
-        self.waiting = 0;
+        (self.waiting, self.memories) = (0, 0);
     }
 
     /// Counts what waits in a stream.
@@ -166,11 +241,12 @@ impl Recoveries {
         self.streams.retain(|_, stream| {
             stream.recovery.waiting() > 0 || now_ns.saturating_sub(stream.used_ns) <= KEPT_NS
         });
+        self.memories = self.streams.values().filter(|stream| stream.memory.is_some()).count();
     }
 }
 
 impl Stream {
     fn of(sender: u64) -> Stream {
-        Stream { sender, used_ns: 0, recovery: Recovery::default() }
+        Stream { sender, used_ns: 0, recovery: Recovery::default(), memory: None }
     }
 }

@@ -1,4 +1,4 @@
-//! A packet leaves twice, with one number.
+//! A packet leaves twice, with one number; or once, and is of a group whose parity follows.
 
 use io::{MIN_HEADROOM, Packet};
 use outcome::{DropReason, Outcome};
@@ -6,13 +6,14 @@ use preof::{Numbered, Outside, overhead};
 use wire::Span;
 
 use super::Recoveries;
+use super::groups::GroupWay;
 use crate::features::forward::is_syn;
 use crate::features::hands::Hands;
 use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::model::{Fate, Ingress, Meta, Replicate, TAILROOM};
 use crate::out::overlays::entropy;
 use crate::out::{AnyOut, Out};
-use crate::tables::replication::CopyWay;
+use crate::tables::replication::{Beside, CopyWay};
 
 impl Rare for Replicate {
     type Kept = Recoveries;
@@ -29,7 +30,7 @@ impl Rare for Replicate {
 
     fn apply(
         &self,
-        _kept: &mut Recoveries,
+        kept: &mut Recoveries,
         hands: &mut Hands<'_>,
         mut packet: Packet,
         meta: &Meta,
@@ -44,9 +45,27 @@ impl Rare for Replicate {
             return None;
         }
         let (numbered, src_port) = replication.streams.next(entropy(&meta.summary.flow));
-        let [first, second] = &replication.ways;
+        let first = &replication.way;
         let class = h.traffic_class();
         let outside = |way: &CopyWay| Outside { src: way.src, dst: way.dst, class, src_port };
+        let second = match &replication.beside {
+            Beside::Copy(second) => second,
+            Beside::Parity(plan) => {
+                // Parity is not told of congestion: ECN is of the packets alone.
+                let class = class & !wire::ECN_MASK;
+                let outside = Outside { class, ..outside(first) };
+                let far = replication.streams.removal().by;
+                let way = GroupWay { far, ifindex: first.ifindex, outside };
+                let at = (numbered, packet.data().get(..h.total_len().into()).unwrap_or_default());
+                let complete = kept.groups.add(out, at, way, (*plan, view.now.ns));
+                let class = h.traffic_class();
+                send(out, packet, numbered, (first, Outside { class, ..outside }));
+                if let Some(complete) = complete {
+                    kept.groups.close(out, complete);
+                }
+                return None;
+            }
+        };
         let twin = twin(out, &packet, overhead(second.dst));
         send(out, packet, numbered, (first, outside(first)));
         if let Some(twin) = twin {
