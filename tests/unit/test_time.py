@@ -13,7 +13,7 @@ EDGE = {
     "life/serve.rs": 1,  # a sign of life after workers have been waited for: watchdogs go by the clock
     "life/stop.rs": 3,  # after the last round
     "life/log.rs": 2,  # lines of any thread
-    "workers/set.rs": 2,  # all workers are waited for, half a second together
+    "workers/set/commands.rs": 2,  # all workers are waited for, half a second together
     "workers/ports/entry.rs": 2,  # another program's hold of a port is waited for
     "install.rs": 12,  # the benchmark of installation
     "shows/capture/stream.rs": 6,  # a thread of its own
