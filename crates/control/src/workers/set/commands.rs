@@ -1,19 +1,21 @@
-//! What running workers are told and asked. A worker takes commands between its rounds.
+//! Commands to workers that run, and questions: a worker takes them between its rounds.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use dataplane::{
     BfdAsked, BfdChange, BfdReports, Command, CopyReader, Explanation, PathReports, PathSetup,
-    Probe, TapConfig, TapReader,
+    PortKind, Probe, TapConfig, TapReader,
 };
+use io::Port;
 use policy::SaId;
 use tracing::warn;
 
 use super::{Workers, worker_name};
+use crate::slots::{self, Place};
 
 /// How long a worker may take to answer; it does so every round, and sleeps 50 ms at most.
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The same, of what it does when no packet waits any more: it goes on after two seconds.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(2500);
@@ -29,6 +31,44 @@ impl Workers {
             warn!("{} has ended", worker_name(worker));
         }
         running.waker.wake();
+    }
+
+    /// Gives a queue of a port to its worker, and waits, up to a limit, until the worker has polled it
+    /// for the first time.
+    pub fn add_port(&self, slot: usize, queue: u32, ifindex: u32, port: Box<dyn Port>) {
+        self.add((slot, queue as usize), ifindex, port, PortKind::Ethernet);
+    }
+
+    /// Gives a tunnel interface to the first worker, as [`Workers::add_port`].
+    pub fn add_tunnel(&self, slot: usize, ifindex: u32, port: Box<dyn Port>) {
+        self.add((slot, 0), ifindex, port, PortKind::Tunnel);
+    }
+
+    /// `interface` is its slot.
+    fn add(
+        &self,
+        (interface, queue): (usize, usize),
+        ifindex: u32,
+        port: Box<dyn Port>,
+        kind: PortKind,
+    ) {
+        let Some(Place { worker, slot }) = slots::of_queue(interface, queue, self.count()) else {
+            return warn!(ifindex, "no place for a queue: closed");
+        };
+        let (done, is_done) = channel();
+        self.send(worker, Command::AddPort { slot, ifindex, port, kind, done });
+        if is_done.recv_timeout(ANSWER_TIMEOUT).is_err() {
+            warn!("{} is slow to answer", worker_name(worker));
+        }
+    }
+
+    /// Closes every queue of an interface, at whichever worker, and waits up to a limit until that is
+    /// done.
+    pub fn remove_ports(&self, ifindex: u32) {
+        let all = 0..self.running.len();
+        all.for_each(|worker| self.send(worker, Command::RemovePorts { ifindex }));
+        // One that is late closes them later.
+        let _ = self.wait_for_commands();
     }
 
     /// Waits up to a limit until the commands sent so far have been carried out, and until all threads have

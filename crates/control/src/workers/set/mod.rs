@@ -39,7 +39,6 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use thiserror::Error;
 use tracing::warn;
 
-use self::commands::ANSWER_TIMEOUT;
 use crate::confinement::Confinement;
 use crate::devices::SharedDevices;
 use crate::layout::Layout;
@@ -361,44 +360,6 @@ impl Workers {
             }
         }
         Ok(())
-    }
-
-    /// Gives a queue of a port to its worker, and waits, up to a limit, until the worker has polled it
-    /// for the first time.
-    pub fn add_port(&self, slot: usize, queue: u32, ifindex: u32, port: Box<dyn Port>) {
-        self.add((slot, queue as usize), ifindex, port, PortKind::Ethernet);
-    }
-
-    /// Gives a tunnel interface to the first worker, as [`Workers::add_port`].
-    pub fn add_tunnel(&self, slot: usize, ifindex: u32, port: Box<dyn Port>) {
-        self.add((slot, 0), ifindex, port, PortKind::Tunnel);
-    }
-
-    /// `interface` is its slot.
-    fn add(
-        &self,
-        (interface, queue): (usize, usize),
-        ifindex: u32,
-        port: Box<dyn Port>,
-        kind: PortKind,
-    ) {
-        let Some(Place { worker, slot }) = slots::of_queue(interface, queue, self.count()) else {
-            return warn!(ifindex, "no place for a queue: closed");
-        };
-        let (done, is_done) = channel();
-        self.send(worker, Command::AddPort { slot, ifindex, port, kind, done });
-        if is_done.recv_timeout(ANSWER_TIMEOUT).is_err() {
-            warn!("{} is slow to answer", worker_name(worker));
-        }
-    }
-
-    /// Closes every queue of an interface, at whichever worker, and waits up to a limit until that is
-    /// done.
-    pub fn remove_ports(&self, ifindex: u32) {
-        let all = 0..self.running.len();
-        all.for_each(|worker| self.send(worker, Command::RemovePorts { ifindex }));
-        // One that is late closes them later.
-        let _ = self.wait_for_commands();
     }
 
     /// Wakes all of them, because something that they read has changed.
