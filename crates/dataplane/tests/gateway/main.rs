@@ -11,6 +11,7 @@ mod bfd;
 mod bundles;
 mod catch_up;
 mod clear;
+mod consent;
 mod device;
 mod dpdk;
 mod explain;

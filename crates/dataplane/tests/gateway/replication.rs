@@ -392,6 +392,81 @@ fn a_second_way_that_does_not_take_the_packet_is_left_out() {
     assert_eq!(sites.b.counters.work.copies_taken.value(), 0);
 }
 
+#[test]
+fn a_second_way_that_loses_its_sa_is_left_out() {
+    let mut sites = Sites::new(0);
+    sites.copies(&voice(1));
+    let second = FIRST_SPI + 1;
+    let sa = sites.a.db.sas().find(|sa| sa.config.params.spi == second);
+    let id = sa.expect("an SA").config.id();
+    assert!(sites.a.db.remove_sa(&id).is_some());
+    sites.a.put_lan(&voice(2));
+    sites.a.run();
+    let out = sites.a.wan_out();
+    assert_eq!(out.iter().map(|p| spi(p)).collect::<Vec<_>>(), [FIRST_SPI]);
+    assert_eq!(sites.a.counters.work.copies_made.value(), 1, "for the first packet alone");
+    assert_eq!(sites.arrive(&out[0]), [2]);
+}
+
+#[test]
+fn a_ttl_that_ends_is_told_and_not_copied() {
+    let mut sites = Sites::new(0);
+    let ip = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+    let ends = with_class(Ip { ttl: 1, ..ip }.sized(100, 1), 46 << 2);
+    // The flow has no plan at first, and then one.
+    for _ in 0..2 {
+        sites.a.put_lan(&ends);
+        sites.a.run();
+        assert_eq!(sites.a.wan_out().len(), 0);
+        let errors = sites.a.lan_out();
+        assert_eq!(errors.iter().map(|p| (p[20], p[21])).collect::<Vec<_>>(), [(11, 0)]);
+        sites.copies(&voice(2));
+    }
+    assert_eq!(sites.a.drops(), [(DropReason::TtlExceeded, 2)]);
+}
+
+#[test]
+fn datagrams_to_another_port_are_linuxs() {
+    let mut sites = Sites::new(0);
+    let label = sites.removal.label;
+    let mut other_port = forged(Numbered { label, number: 1 }, &voice(1));
+    other_port[22..24].copy_from_slice(&(preof::PORT + 1).to_be_bytes());
+    assert_eq!(sites.arrive_inside(&other_port), []);
+    assert_eq!(sites.b.linux_out().len(), 1);
+    assert_eq!((sites.b.drops(), sites.b.counters.work.copies_taken.value()), (vec![], 0));
+}
+
+/// Labels of so many senders that a stream each is all that B has room for, and some more.
+fn many_labels(sites: &mut Sites, senders: u64) -> Vec<u32> {
+    let labels = Arc::new(Labels::default());
+    let mut remover = Remover::new(Arc::clone(&labels), 77);
+    let first = (1..=senders).map(|sender| remover.assign(sender, 0).expect("labels").label);
+    let all = first.flat_map(|label| label..label + paths::STREAMS).collect();
+    publish(&mut sites.b, Some(CopyRemoval { labels, wait_ns: 50 * MS }));
+    all
+}
+
+#[test]
+fn streams_have_a_limit_and_idle_ones_make_room() {
+    let mut sites = Sites::new(50);
+    let labels = many_labels(&mut sites, 65);
+    let (most, more) = labels.split_at(1024);
+    let copy = |label| forged(Numbered { label, number: 0 }, &voice(1));
+    let next = |label| forged(Numbered { label, number: 1 }, &voice(2));
+    for label in most {
+        assert_eq!(sites.arrive_inside(&copy(*label)), [1]);
+    }
+    assert_eq!(sites.arrive_inside(&copy(more[0])), []);
+    assert_eq!(sites.b.drops(), [(DropReason::CopyUnknown, 1)]);
+    // One stream goes on, and stays.
+    sites.pass_ms(50_000);
+    assert_eq!(sites.arrive_inside(&next(most[0])), [2]);
+    sites.pass_ms(11_000);
+    assert_eq!(sites.arrive_inside(&copy(more[0])), [1]);
+    assert_eq!(sites.arrive_inside(&copy(most[0])), []);
+    assert_eq!(sites.b.dropped(DropReason::CopyDuplicate), 1);
+}
+
 /// A copy by A's own programs, for a peer that is hostile: a label and a number as it likes.
 pub fn forged(numbered: Numbered, inside: &[u8]) -> Vec<u8> {
     let (src, dst) = (Side::A.lan(false, 1), Side::B.lan(false, 1));

@@ -29,7 +29,7 @@ const FIRST_SPI: u32 = 0x700;
 /// Mark by which the routes lead out of the WAN.
 const MARK: u32 = 0x100;
 /// Tag by which Linux takes packets back as received by the LAN, with that mark.
-const UPLINK_TAG: u16 = 300;
+pub const UPLINK_TAG: u16 = 300;
 /// The table of that mark.
 const TABLE: u32 = 101;
 
@@ -46,7 +46,7 @@ fn passes() -> PolicyConfig {
 }
 
 /// The gateway without a policy for what leaves in clear.
-fn gateway_with(tables: Tables) -> Gateway {
+pub fn gateway_with(tables: Tables) -> Gateway {
     let mut g = Gateway::with_tables(Side::A, tables);
     let by_mark =
         RuleEntry { fwmark: MARK, fwmask: MARK, ..RuleEntry::table(Family::V4, 100, TABLE) };
@@ -101,7 +101,7 @@ fn steer(g: &Gateway, rules: Vec<SteerRule>) {
     steer_with(g, rules, false);
 }
 
-fn steer_with(g: &Gateway, rules: Vec<SteerRule>, is_translated: bool) {
+pub fn steer_with(g: &Gateway, rules: Vec<SteerRule>, is_translated: bool) {
     let exits = PATHS.map(|(name, ifindex)| {
         let addresses = vec![Side::A.wan(false)].into();
         let clear = ClearExit { mark: MARK, addresses, is_translated };
@@ -112,7 +112,7 @@ fn steer_with(g: &Gateway, rules: Vec<SteerRule>, is_translated: bool) {
 }
 
 /// A rule that has chosen these paths, in equal shares.
-fn rule(name: &str, matches: TrafficMatch, paths: &[u16]) -> SteerRule {
+pub fn rule(name: &str, matches: TrafficMatch, paths: &[u16]) -> SteerRule {
     let takers: Vec<_> = paths.iter().map(|path| Candidate { path: *path, weight: 1 }).collect();
     SteerRule { name: name.into(), matches, choice: Choice::new(takers), copies: None }
 }
@@ -451,7 +451,7 @@ fn programs_of_this_host_take_no_uplink() {
 }
 
 /// A connection of UDP from the LAN, translated to the WAN's address or left as it is.
-fn connection(port: u16, is_translated: bool) -> Entry {
+pub fn connection(port: u16, is_translated: bool) -> Entry {
     let (src, dst) = (Side::A.lan(false, 10), Side::B.lan(false, 10));
     let tuple = |src, dst, src_port, dst_port| Tuple {
         src,
@@ -474,7 +474,7 @@ fn connection(port: u16, is_translated: bool) -> Entry {
     }
 }
 
-fn learn(nat: &Bindings, entry: Entry) {
+pub fn learn(nat: &Bindings, entry: Entry) {
     let binding = Arc::new(Connection::new(entry));
     binding.carry_both();
     nat.apply([Way::Original, Way::Reply].map(|way| Change::Put(Arc::clone(&binding), way)));
