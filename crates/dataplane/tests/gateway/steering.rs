@@ -29,7 +29,7 @@ const FIRST_SPI: u32 = 0x700;
 /// Mark by which the routes lead out of the WAN.
 const MARK: u32 = 0x100;
 /// Tag by which Linux takes packets back as received by the LAN, with that mark.
-pub const UPLINK_TAG: u16 = 300;
+const UPLINK_TAG: u16 = 300;
 /// The table of that mark.
 const TABLE: u32 = 101;
 
@@ -494,7 +494,8 @@ fn datagram(port: u16, ttl: u8) -> Vec<u8> {
     header.udp(port, 53, &[7; 40])
 }
 
-fn by_uplink(g: &Gateway, packet: &[u8]) -> Vec<u8> {
+/// Frame by which Linux gets a packet that it is to send by the uplink.
+pub fn by_uplink(g: &Gateway, packet: &[u8]) -> Vec<u8> {
     let frame = ethernet(g.side.mac(LAN), g.side.host_mac(10), packet);
     tagged(UPLINK_TAG, &frame)
 }
