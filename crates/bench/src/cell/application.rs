@@ -111,14 +111,12 @@ pub(super) fn run(
     while !is_over.load(Ordering::Relaxed) {
         let mut count = 0;
         for queue in &mut queues {
-            count += forward(queue, &mut buffer)
+            count += forward(queue, &mut buffer, &done.forwarded)
                 .map_err(|fault| BenchError::Application(fault.name().to_owned()))?;
         }
         let then = core::mem::replace(&mut now, Instant::now());
         if count > 0 {
             idle = 0;
-            // One writer each.
-            done.forwarded.fetch_add(count, Ordering::Relaxed);
             done.busy_ns.fetch_add((now - then).as_nanos() as u64, Ordering::Relaxed);
         } else {
             idle += 1;
@@ -131,8 +129,9 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Sends back a burst of what has come, and returns how many packets that were.
-fn forward(queue: &mut Queue, buffer: &mut [u8]) -> Result<u64, Fault> {
+/// Sends back a burst of what has come, and returns how many packets that were. They are counted before the gateway sees
+/// them, which asks once it has them all.
+fn forward(queue: &mut Queue, buffer: &mut [u8], forwarded: &AtomicU64) -> Result<u64, Fault> {
     let mut filled = queue.receiver.filled().min(BURST);
     if filled == 0 {
         return Ok(0);
@@ -149,6 +148,7 @@ fn forward(queue: &mut Queue, buffer: &mut [u8]) -> Result<u64, Fault> {
         count += 1;
     }
     queue.receiver.release();
+    forwarded.fetch_add(count, Ordering::Relaxed);
     queue.transmitter.publish();
     Ok(count)
 }
