@@ -132,7 +132,7 @@ impl Catalogue {
     /// The same, and those that a second classifier tells by their names alone.
     ///
     /// # Errors
-    /// As [`Catalogue::new`].
+    /// The same as those of [`Catalogue::new`].
     pub fn with_protocols<'n>(
         operators: Vec<Application>,
         protocols: impl IntoIterator<Item = &'n str>,

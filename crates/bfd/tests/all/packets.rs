@@ -1,4 +1,4 @@
-//! Control packets.
+//! Control packets of BFD: read and written, and what is refused.
 
 use bfd::{Diagnostic, PACKET_LEN, Packet, Refused, State};
 use proptest::prelude::*;

@@ -194,7 +194,7 @@ impl Owner {
         self.say(now, to)
     }
 
-    /// The next session that no worker has any more, likewise.
+    /// Takes note of how the next session stands that no worker has any more. Returns the same as `note`.
     pub fn next_lost(&mut self, now: Instant) -> Option<(Vec<u8>, Option<Changed>)> {
         let lost = self.lost.pop()?;
         self.say(now, lost)

@@ -159,7 +159,7 @@ pub trait Tracking {
     /// A socket for requests.
     ///
     /// # Errors
-    /// Likewise.
+    /// Linux has no connection tracking, or opens no more sockets.
     fn requests(&mut self) -> std::io::Result<Listener>;
 }
 
