@@ -144,7 +144,7 @@ def test_nothing_is_denied(network, enforced, monkeypatch, ports):
 
 @pytest.mark.parametrize("plane", ["culvert+culvert"], indirect=True)
 def test_nothing_is_denied_to_what_else_there_is(network, enforced):
-    """Under the enforced profile there are tunnel interfaces, memif ports, NAT, a guard of prefixes, and traps."""
+    """Under the enforced profile there are tunnel interfaces, memif ports, NAT, nDPI, a guard of prefixes, and traps."""
     net = network()
     confine(net)
     path = f"/run/culvert/{net.gwa.daemon.name}.app.sock"
@@ -153,8 +153,10 @@ def test_nothing_is_denied_to_what_else_there_is(network, enforced):
         f'{text}\n[[port]]\ninterface = "app0"\nkind = "memif"\nsocket = "{path}"\n'
         '[[tunnel]]\ninterface = "tun7"\nif_id = 7\n[nat]\nlearn = "conntrack"\n'
         '[guard]\nprefixes = ["10.9.0.0/16"]\n[tun]\nearly_acquire = true\n'
+        "[applications]\nenabled = true\nndpi = true\n"
     )
     net.up()
+    wait_for("nDPI", lambda: net.gwa.daemon.json("app")["ndpi"]["version"])
     app = MemifClient(path)
     wait_for("the application", lambda: any(p["interface"] == "app0" and p["state"] == "up" for p in net.gwa.daemon.json("port")))
     time.sleep(1)

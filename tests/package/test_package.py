@@ -1,6 +1,8 @@
 """The package on a machine with systemd: installed, used, upgraded and downgraded under traffic, removed."""
 
+import json
 import os
+import socket
 
 import pytest
 from lab import machine, topology as t
@@ -38,14 +40,21 @@ def site(network):
     return net, Machine(net.gwa.host, binds=[PACKAGES]).start()
 
 
+NDPI = """
+[applications]
+enabled = true
+ndpi = true
+"""
+
+
 def install(box, version):
     box.run("dpkg", "--force-confdef", "--install", package(version))
     assert version in box.run("dpkg-query", "--show", "culvert").stdout
 
 
-def configure(net, box):
+def configure(net, box, more=""):
     """What docs/guides/systemd.md says, for a gateway of this network."""
-    box.write("/etc/culvert/culvert.toml", CONFIGURATION)
+    box.write("/etc/culvert/culvert.toml", CONFIGURATION + more)
     common = (t.COMMON / "gwa.swanctl.conf").read_text()
     box.write("/etc/swanctl/conf.d/net.conf", t.filled(common))
     box.run("culvert", "check")
@@ -112,6 +121,26 @@ def test_upgrade_and_downgrade_under_traffic(site):
     print(f"lost over both: {report['there']['lost']} there, {report['back']['lost']} back, at 100 packets a second")
     assert_only_protected(wire.stop())
     assert report["there"]["duplicated"] == report["back"]["duplicated"] == 0, report
+
+
+def test_ndpi_is_asked_in_the_unit(site):
+    """The process that asks nDPI starts within what the unit allows, and loses the rest of it."""
+    net, box = site
+    install(box, OLD)
+    configure(net, box, NDPI)
+
+    def ndpi():
+        return json.loads(box.run("culvert", "app", "--json").stdout)["ndpi"]
+
+    wait_for("nDPI", lambda: ndpi()["version"])
+    mouth = net.client.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    mouth.sendto(b"INVITE sip:bob@b.example SIP/2.0\r\nVia: SIP/2.0/UDP a.example\r\n\r\n", (t.SERVER4, 9060))
+    wait_for("a verdict", lambda: "sip" in box.run("culvert", "app").stdout)
+    children = box.run("pgrep", "--parent", pid(box), "--exact", "culvert-ndpi").stdout.split()
+    status = box.run("cat", f"/proc/{children[0]}/status").stdout
+    for line in ("Seccomp:\t2", "NoNewPrivs:\t1", "CapEff:\t0000000000000000", "CapPrm:\t0000000000000000"):
+        assert line in status, status
+    assert ndpi()["crashes"] == 0 and not ndpi()["trouble"], ndpi()
 
 
 def test_removed_it_leaves_the_guard(site):
