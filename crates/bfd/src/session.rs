@@ -131,7 +131,7 @@ impl Session {
         }
         if (settings.min_tx, settings.min_rx) != (old.min_tx, old.min_rx) {
             self.polls |= is_up;
-            self.next_send_ns = self.next_send_ns.min(now_ns + self.interval_ns());
+            self.next_send_ns = self.next_send_ns.min(now_ns.saturating_add(self.interval_ns()));
         }
         match (settings.is_shut, self.state) {
             (true, state) if state != State::AdminDown => {

@@ -172,6 +172,21 @@ fn a_passive_end_waits_for_the_other() {
     assert_eq!(link.states(), [State::Up; 2]);
 }
 
+/// `bfdd` says it again whenever a profile changes, and the end has no interval while it is silent.
+#[test]
+fn a_passive_end_that_is_set_again_is_silent_still() {
+    let passive = |ms| Settings { is_passive: true, ..settings(1, ms) };
+    let mut link = Link::new(passive(300), settings(2, 50));
+    link.cut[0] = true;
+    link.run_for(1000);
+    link.ends[0].set(passive(50), link.now_ns);
+    link.run_for(5000);
+    assert!(link.sent[0].is_empty());
+    link.cut[0] = false;
+    link.run_for(3000);
+    assert_eq!(link.states(), [State::Up; 2]);
+}
+
 #[test]
 fn a_peer_in_demand_mode_gets_its_way() {
     let mut link = Link::new(settings(1, 50), settings(2, 50));
@@ -212,5 +227,24 @@ proptest! {
         link.cut = [false; 2];
         link.run_for(5000);
         prop_assert_eq!(link.states(), [State::Up; 2]);
+    }
+
+    /// Whatever an end is set to, and whenever, both come up once it is switched on and one of them begins.
+    #[test]
+    fn settings_that_change_at_random_leave_sessions_that_come_up(
+        changes in prop::collection::vec((any::<[bool; 3]>(), 1..3000_u32, 1..8_u8, 1..3000_u64), 1..20),
+    ) {
+        let mut link = Link::new(settings(1, 50), settings(2, 50));
+        for (flags, min_ms, detect_mult, ms) in changes {
+            let [is_passive, is_shut, is_independent] = flags;
+            let change = Settings { detect_mult, is_passive, is_shut, is_independent, ..settings(1, min_ms) };
+            link.ends[0].set(change, link.now_ns);
+            link.run_for(ms);
+        }
+        link.ends[0].set(settings(1, 50), link.now_ns);
+        // Packets of an end that was slow may be under way for as long as it was.
+        link.run_for(20_000);
+        prop_assert_eq!(link.states(), [State::Up; 2]);
+        prop_assert_eq!(link.ends[1].timers().detection, Some(150_000));
     }
 }
