@@ -8,6 +8,9 @@ pub const HISTORY: u32 = 2048;
 /// Most packets that wait for those before them.
 pub const MOST_HELD: u32 = 64;
 
+/// The largest step ahead of the latest number: from the next one, which lies less than [`MOST_HELD`] behind, it is ahead as well.
+const MOST_AHEAD: u32 = NUMBERS / 2 - MOST_HELD;
+
 /// How long a stream takes nothing before it begins anew with a number of any age, in nanoseconds: its sender has begun anew.
 const RESET_NS: u64 = 2_000_000_000;
 
@@ -18,7 +21,7 @@ const WORDS: usize = HISTORY as usize / 64;
 pub enum Refusal {
     /// A copy of it was taken.
     Duplicate,
-    /// It is older than the history, so that nobody knows.
+    /// It is older than the history, so that nobody knows; or so far ahead that it may as well be.
     Late,
 }
 
@@ -146,8 +149,10 @@ impl<T> Recovery<T> {
 
     /// Delivers all that waits.
     pub fn drain(&mut self, mut deliver: impl FnMut(T)) {
-        while self.waiting > 0 {
-            self.skip_to(after(self.next), &mut deliver);
+        let held = self.held.iter().flatten().map(|held| ahead(held.number, self.next));
+        if let Some(last) = held.max() {
+            let end = self.next.wrapping_add(last.unsigned_abs() + 1) % NUMBERS;
+            self.skip_to(end, &mut deliver);
         }
     }
 
@@ -158,11 +163,14 @@ impl<T> Recovery<T> {
             return Ok(());
         };
         let ahead = ahead(number, latest);
-        if ahead > 0 {
-            self.forget(latest, ahead.unsigned_abs());
-            self.latest = Some(number);
-        } else if ahead.unsigned_abs() >= HISTORY {
-            return Err(Refusal::Late);
+        match ahead.unsigned_abs() {
+            // Else it would be behind the next number, and those that wait there would stay.
+            0..=MOST_AHEAD if ahead > 0 => {
+                self.forget(latest, ahead.unsigned_abs());
+                self.latest = Some(number);
+            }
+            0..HISTORY if ahead <= 0 => {}
+            _ => return Err(Refusal::Late),
         }
         let (word, bit) = place(number);
         let Some(word) = self.taken.get_mut(word) else { return Err(Refusal::Late) };

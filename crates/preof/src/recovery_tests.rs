@@ -171,6 +171,24 @@ fn all_that_waits_can_be_had() {
     assert_eq!((out, recovery.waiting(), recovery.due_ns()), (vec![3, 5, 60], 0, None));
 }
 
+#[test]
+fn a_number_half_of_all_ahead_is_refused() {
+    let mut recovery = Recovery::default();
+    push(&mut recovery, 0, 0, 1000).expect("new");
+    push(&mut recovery, 63, 0, 1000).expect("new");
+    // From 63 it is ahead, and from 1, which goes on next, it is behind.
+    assert_eq!(push(&mut recovery, 2 + NUMBERS / 2, 1, 1000), Err(Refusal::Late));
+    let furthest = 63 + NUMBERS / 2 - MOST_HELD;
+    assert_eq!(push(&mut recovery, furthest, 1, 1000), Ok(vec![63]));
+    assert_eq!(expired(&mut recovery, 2000), [furthest]);
+}
+
+/// A number of a stream that goes on, or of any other.
+fn anywhere() -> impl Strategy<Value = u32> {
+    let corners = (0u32..8, 0u32..200).prop_map(|(part, step)| part * (NUMBERS / 8) + step);
+    prop_oneof![8 => 0u32..5000, 1 => corners, 1 => 0..NUMBERS]
+}
+
 proptest! {
     /// Two paths, each of which loses some and keeps its order, one of them behind by some packets: each number comes
     /// once, if any copy came, and in order.
@@ -211,7 +229,7 @@ proptest! {
     /// Any numbers at any times: each is delivered once at most within the history, none is lost, and all waits end.
     #[test]
     fn whatever_comes_goes_on_or_is_given_back(
-        steps in prop::collection::vec((0u32..5000, 0u64..30, 0u64..40), 1..400),
+        steps in prop::collection::vec((anywhere(), 0u64..30, 0u64..40), 1..400),
     ) {
         let (mut recovery, mut now_ms, mut taken, mut out) = (Recovery::default(), 0, 0, Vec::new());
         for (number, later, wait) in steps {
