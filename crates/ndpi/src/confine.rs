@@ -64,7 +64,12 @@ pub(crate) fn finish() -> Result<(), String> {
         setrlimit(resource, none).map_err(|error| format!("limit of {name}: {error}"))?;
     }
     let installed = filter().and_then(|filter| apply_filter(&filter));
-    installed.map_err(|error| format!("seccomp: {error}"))
+    installed.map_err(|error| match error {
+        seccompiler::Error::Seccomp(e) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) => {
+            "without a filter of system calls it is not begun, and this kernel has none (CONFIG_SECCOMP_FILTER)".into()
+        }
+        other => format!("seccomp: {other}"),
+    })
 }
 
 fn filter() -> Result<BpfProgram, seccompiler::Error> {

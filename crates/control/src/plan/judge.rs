@@ -27,7 +27,7 @@ pub(super) fn judge(running: &Running, wanted: &Config, machine: &Machine) -> Ju
     of_services(wanted, machine, problems);
     if let Some(why) = &machine.lacks_ndpi {
         let wrong = format!("flows that culvert does not read stay unknown: {why}");
-        let remedy = "install it: it is tried again, at least every ten minutes";
+        let remedy = "mend that, or leave ndpi out: it is tried again, at least every ten minutes";
         warnings.push(Problem::new("applications.ndpi", &true, wrong, remedy));
     }
     // Of a file that names the kernel they are told already.
