@@ -6,7 +6,7 @@ import pytest
 from lab import topology as t
 from lab.attack import effort
 from lab.base import wait_for
-from lab.capture import Capture, IvRecord, assert_only_protected
+from lab.capture import Capture, IvRecord, assert_only_protected, one_by_one
 from lab.inject import Injector, fix_ipv4
 from lab.traffic import assert_ping
 
@@ -38,7 +38,9 @@ def test_across_kills(network, rng, encap):
 
     Not one is accepted: each is counted as refused, the server gets the pings alone; no number and no IV is sent twice.
     """
-    net = network(encap=encap).up()
+    net = network(encap=encap)
+    one_by_one(net.gwa.host)
+    net.up()
     whole = Capture(net.mid, "west")
     arrived = Capture(net.server, "eth0", f"icmp and src {t.CLIENT4}", snap=96)
     injector = Injector(net.mid, "east")

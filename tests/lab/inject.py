@@ -1,9 +1,13 @@
 """Frames put on a link by hand, and ESP made by scapy with the keys of a live SA."""
 
+import errno
 import re
 import socket
 import struct
+import time
 from dataclasses import dataclass
+
+from .base import PATIENCE_S
 
 ETH_P_ALL = 0x0003
 
@@ -17,9 +21,20 @@ class Injector:
             self.sock.bind((dev, 0))
 
     def send(self, *frames):
-        """Sends frames (bytes, or what scapy builds) in order."""
+        """Sends frames (bytes, or what scapy builds) in order; waits where the interface's queue is full."""
+        end = time.monotonic() + PATIENCE_S
         for frame in frames:
-            self.sock.send(bytes(frame))
+            while not self._take(bytes(frame), end):
+                time.sleep(0.001)
+
+    def _take(self, frame, end):
+        try:
+            self.sock.send(frame)
+        except OSError as error:
+            if error.errno != errno.ENOBUFS or time.monotonic() > end:
+                raise
+            return False
+        return True
 
     def close(self):
         self.sock.close()
