@@ -167,6 +167,7 @@ fn a_vnet_header_that_makes_no_sense_is_refused_and_counted() {
                     gso_size,
                     csum_start: odd,
                     csum_offset: gso_size,
+                    tunnel: None,
                 };
                 kernel.send(&message(&vnet, frame)).expect("sent");
                 sent += 1;

@@ -201,6 +201,7 @@ impl<'a> Plan<'a> {
             gso_size: run.size as u16,
             csum_start: segment.ip_len as u16,
             csum_offset: segment.csum_offset() as u16,
+            tunnel: None,
         };
         Some((vnet, header, segment.hdr_len))
     }

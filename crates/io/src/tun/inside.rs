@@ -1,7 +1,8 @@
 //! Super-packets inside of a tunnel's packet: where they lie, and the headers outside of each segment.
 //!
-//! Linux makes them of overlays whose packets it routes on, and has no word for them in the vnet header but that the
-//! checksum to be completed lies further in than behind the first IP header.
+//! Linux makes them of overlays of its own and of those whose packets it routes on. The long vnet header of a TUN names
+//! those in UDP ([`UdpTunnel`]). A packet socket has no word for them but that the checksum to be completed lies further
+//! in than behind the first IP header: there the headers in between tell.
 //!
 //! ```text
 //!   IP | UDP | VXLAN or GENEVE | Ethernet | IP | TCP ...
@@ -10,11 +11,13 @@
 //! ```
 //!
 //! Each segment gets the same headers outside, but for lengths, IPv4's identification, and checksums where there are some
-//! (UDP's, GRE's). Not handled: a tunnel in a tunnel, options of IPv6 inside, GRE with sequence numbers.
+//! (UDP's, GRE's). Not handled: a tunnel in a tunnel, and of those that are not named options of IPv6 inside, GRE with
+//! sequence numbers.
 
 use crate::checksum::Sum;
 
 use super::layout::{Layout, TCP, UDP, put, set_ipv4_checksum, word};
+use super::vnet::UdpTunnel;
 
 /// The outer headers of a super-packet.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +25,30 @@ pub(super) struct Outside {
     layout: Layout,
     /// Where the packet inside begins, in bytes from the outer IP header.
     pub(super) at: usize,
+    /// Each segment gets a checksum outside.
+    has_checksum: bool,
 }
 
 impl Outside {
+    /// The headers outside that the kernel names, and the layout of the packet inside, whose transport header begins
+    /// at a place. `None` where these are not a UDP header and one IP header.
+    pub(super) fn named(
+        packet: &[u8],
+        layout: Layout,
+        tunnel: UdpTunnel,
+        transport_at: usize,
+    ) -> Option<(Self, Layout)> {
+        let (udp_at, at) = (usize::from(tunnel.udp_at), usize::from(tunnel.inside_at));
+        let is_udp = layout.protocol == UDP && layout.is_v4 == tunnel.is_v4 && !layout.is_fragment;
+        if !is_udp || layout.ip_len != udp_at || at < udp_at + UDP_LEN {
+            return None;
+        }
+        let inside = Layout::of(packet.get(at..)?)?;
+        let has_checksum = tunnel.has_checksum || word(packet, udp_at + 6) != 0;
+        let is_whole = at + inside.ip_len == transport_at;
+        is_whole.then_some((Self { layout, at, has_checksum }, inside))
+    }
+
     /// The headers outside of a packet whose transport header begins at a place, and the layout of the packet inside.
     /// `None` for tunnels that are not known.
     pub(super) fn of(packet: &[u8], layout: Layout, transport_at: usize) -> Option<(Self, Layout)> {
@@ -50,7 +74,12 @@ impl Outside {
             let between = packet.get(layout.ip_len..at)?;
             (is_whole && is_known(layout.protocol, between)).then_some((at, found))
         });
-        found.map(|(at, inside)| (Self { layout, at }, inside))
+        let has_checksum = match layout.protocol {
+            UDP => word(packet, layout.ip_len + 6) != 0,
+            GRE => word(packet, layout.ip_len) & GRE_CHECKSUM != 0,
+            _ => false,
+        };
+        found.map(|(at, inside)| (Self { layout, at, has_checksum }, inside))
     }
 
     /// Completes the outer headers of segment number `made`, whose inside is complete.
@@ -65,22 +94,19 @@ impl Outside {
         } else {
             put(segment, 4, (len - 40) as u16);
         }
-        let sum_at = match self.layout.protocol {
-            UDP => {
-                put(segment, ip_len + 4, (len - ip_len) as u16);
-                (word(segment, ip_len + 6) != 0).then_some(ip_len + 6)
-            }
-            GRE => (word(segment, ip_len) & GRE_CHECKSUM != 0).then_some(ip_len + 4),
-            _ => None,
-        };
-        let Some(sum_at) = sum_at else { return };
-        put(segment, sum_at, 0);
-        let sum = match self.layout.protocol {
-            UDP => self.layout.pseudo_header(segment, len - ip_len),
-            _ => Sum::default(),
-        };
-        let checksum = sum.bytes(segment.get(ip_len..).unwrap_or(&[])).checksum();
         let is_udp = self.layout.protocol == UDP;
+        if is_udp {
+            put(segment, ip_len + 4, (len - ip_len) as u16);
+        }
+        if !self.has_checksum {
+            return;
+        }
+        let (sum_at, sum) = match is_udp {
+            true => (ip_len + 6, self.layout.pseudo_header(segment, len - ip_len)),
+            false => (ip_len + 4, Sum::default()),
+        };
+        put(segment, sum_at, 0);
+        let checksum = sum.bytes(segment.get(ip_len..).unwrap_or(&[])).checksum();
         put(segment, sum_at, if is_udp && checksum == 0 { 0xffff } else { checksum });
     }
 }
@@ -120,6 +146,7 @@ fn frame_len(bytes: &[u8], at: usize) -> usize {
     if matches!(word(bytes, at + 12), 0x8100 | 0x88a8) { 18 } else { 14 }
 }
 
+const UDP_LEN: usize = 8;
 const IPV4: u8 = 4;
 const IPV6: u8 = 41;
 const GRE: u8 = 47;

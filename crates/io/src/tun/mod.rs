@@ -53,6 +53,7 @@ pub use choice::QueueChoice;
 use coalesce::{Joined, Plan, Run};
 use segment::{Limits, Segmenter};
 pub use tap::{Tap, TapConfig};
+use vnet::VNET_LONG_HEADER_LEN;
 pub use vnet::{VNET_HEADER_LEN, VnetHeader};
 
 /// Name and MTU of the interface to be made.
@@ -62,6 +63,32 @@ pub struct TunConfig {
     pub name: String,
     /// MTU in bytes, 68 to 65535. Segments are never longer.
     pub mtu: u32,
+}
+
+/// Super-packets that the kernel hands over whole, beside those of TCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offloads {
+    /// UDP datagrams (Linux 6.2).
+    pub udp: bool,
+    /// Both kinds inside of a tunnel in UDP, as VXLAN and GENEVE are (Linux 6.17).
+    pub udp_tunnels: bool,
+}
+
+impl Offloads {
+    /// Offers as much as the kernel knows.
+    fn negotiate(file: &File) -> io::Result<Self> {
+        let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+        let udp = tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6;
+        let all = [
+            (udp | TUN_F_UDP_TUNNEL, Self { udp: true, udp_tunnels: true }),
+            (udp, Self { udp: true, udp_tunnels: false }),
+        ];
+        let known = all.into_iter().find(|&(flags, _)| ioctl::set_offloads(file, flags).is_ok());
+        match known {
+            Some((_, offloads)) => Ok(offloads),
+            None => ioctl::set_offloads(file, tcp).map(|()| Self::default()),
+        }
+    }
 }
 
 /// Why the interface could not be made.
@@ -92,7 +119,7 @@ pub struct Tun {
     file: File,
     ifindex: u32,
     mtu: usize,
-    takes_udp: bool,
+    offloads: Offloads,
     /// The headers and the packet that were read last.
     buffer: Box<[u8]>,
     /// How many bytes these are.
@@ -178,15 +205,10 @@ impl Tun {
         let file = ioctl::open().map_err(fail("open(/dev/net/tun)"))?;
         let flags = libc::IFF_TUN | libc::IFF_VNET_HDR | sharing;
         ioctl::set_interface(&file, &config.name, flags).map_err(fail("TUNSETIFF"))?;
-        ioctl::set_vnet_header_len(&file, VNET_HEADER_LEN as i32)
+        // Longer than an older kernel needs, which leaves the rest as it is.
+        ioctl::set_vnet_header_len(&file, VNET_LONG_HEADER_LEN as i32)
             .map_err(fail("TUNSETVNETHDRSZ"))?;
-        let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
-        // Linux 6.2 and later.
-        let udp = libc::TUN_F_USO4 | libc::TUN_F_USO6;
-        let takes_udp = ioctl::set_offloads(&file, tcp | udp).is_ok();
-        if !takes_udp {
-            ioctl::set_offloads(&file, tcp).map_err(fail("TUNSETOFFLOAD"))?;
-        }
+        let offloads = Offloads::negotiate(&file).map_err(fail("TUNSETOFFLOAD"))?;
         ioctl::set_mtu(&config.name, config.mtu).map_err(fail("SIOCSIFMTU"))?;
         let ifindex = ioctl::ifindex(&config.name).map_err(fail("SIOCGIFINDEX"))?;
         Ok(Self {
@@ -194,7 +216,7 @@ impl Tun {
             file,
             ifindex,
             mtu: config.mtu as usize,
-            takes_udp,
+            offloads,
             buffer: vec![0; BUFFER_LEN].into_boxed_slice(),
             read_len: 0,
             cutting: None,
@@ -234,9 +256,9 @@ impl Tun {
         self.ifindex
     }
 
-    /// True if the kernel hands over UDP super-packets too.
-    pub const fn takes_udp_segmentation(&self) -> bool {
-        self.takes_udp
+    /// Super-packets that the kernel hands over.
+    pub const fn offloads(&self) -> Offloads {
+        self.offloads
     }
 
     /// Packets that were written as part of a super-packet so far.
@@ -257,14 +279,12 @@ impl Tun {
         let limits = Limits { segment: self.mtu.min(room), frame: room };
         let read = self.buffer.get_mut(PI_LEN..len).unwrap_or(&mut []);
         self.cutting =
-            read.split_first_chunk_mut::<VNET_HEADER_LEN>().and_then(|(header, rest)| {
-                let mut vnet = VnetHeader::parse(header);
+            read.split_first_chunk_mut::<VNET_LONG_HEADER_LEN>().and_then(|(header, rest)| {
                 let before = rest.len();
                 let (mark, packet) = mark::split(rest);
                 // The kernel counts from what is in front of the packet.
                 let prefix = (before - packet.len()) as u16;
-                vnet.hdr_len = vnet.hdr_len.saturating_sub(prefix);
-                vnet.csum_start = vnet.csum_start.saturating_sub(prefix);
+                let vnet = VnetHeader::parse_long(header).behind(prefix);
                 let segmenter = Segmenter::new(&vnet, packet, limits).ok()?;
                 Some(Cutting { segmenter, len: packet.len(), mark })
             });
@@ -423,7 +443,7 @@ fn write_run(mut file: &File, plan: &Plan<'_>, run: &Run) -> io::Result<()> {
         vnet.hdr_len += link.len() as u16;
         vnet.csum_start += link.len() as u16;
     }
-    let vnet = vnet.emit();
+    let vnet = vnet.emit_long();
     let [high, low] = ether_type;
     let pi = [0, 0, high, low];
     let mut parts: ArrayVec<IoSlice<'_>, { BURST_LEN + 4 }> = ArrayVec::new();
@@ -485,8 +505,11 @@ const _: () = {
     is_send::<Tun>();
 };
 
+/// `TUN_F_UDP_TUNNEL_GSO` and `TUN_F_UDP_TUNNEL_GSO_CSUM`, which libc does not have yet.
+const TUN_F_UDP_TUNNEL: core::ffi::c_uint = 0x80 | 0x100;
+
 /// Length of `struct tun_pi`.
 const PI_LEN: usize = 4;
 
 /// All headers and the longest packet.
-const BUFFER_LEN: usize = PI_LEN + VNET_HEADER_LEN + mark::PREFIX_LEN + 65536;
+const BUFFER_LEN: usize = PI_LEN + VNET_LONG_HEADER_LEN + mark::PREFIX_LEN + 65536;

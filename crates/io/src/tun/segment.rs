@@ -24,7 +24,7 @@ use crate::checksum::Sum;
 
 use super::inside::Outside;
 use super::layout::{Layout, TCP, UDP, double_word, put, set_ipv4_checksum, word};
-use super::vnet::{Gso, VnetHeader};
+use super::vnet::{Gso, VNET_LONG_HEADER_LEN, VnetHeader};
 
 /// Why a packet from the TUN can't be used. The peer is the kernel, so these are not expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,17 +84,25 @@ impl Segmenter {
     /// [`SegmentError`]; the packet is then of no use.
     pub fn new(vnet: &VnetHeader, packet: &mut [u8], limits: Limits) -> Result<Self, SegmentError> {
         let layout = Layout::of(packet).ok_or(SegmentError::Malformed)?;
-        if vnet.gso == Gso::None {
+        if vnet.gso == Gso::None && vnet.tunnel.is_none() {
             return Self::whole(vnet, packet, layout, limits);
         }
         let transport_at = usize::from(vnet.csum_start);
-        let (outside, layout) = match vnet.needs_csum && transport_at > layout.ip_len {
-            true => {
-                let found = Outside::of(packet, layout, transport_at);
+        let found = match vnet.tunnel {
+            // Without it nothing says where the transport header inside begins.
+            Some(_) if !vnet.needs_csum => Some(None),
+            Some(tunnel) => Some(Outside::named(packet, layout, tunnel, transport_at)),
+            None if vnet.needs_csum && transport_at > layout.ip_len => {
+                Some(Outside::of(packet, layout, transport_at))
+            }
+            None => None,
+        };
+        let (outside, layout) = match found {
+            Some(found) => {
                 let (outside, inside) = found.ok_or(SegmentError::Malformed)?;
                 (Some(outside), inside)
             }
-            false => (None, layout),
+            None => (None, layout),
         };
         let transport = match vnet.gso {
             Gso::TcpV4 if layout.is_v4 && layout.protocol == TCP => Transport::Tcp,
@@ -270,18 +278,18 @@ const fn not_zero(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }
 
-/// Cuts what arbitrary bytes describe; a fuzz target's entry.
+/// Cuts what arbitrary bytes describe, a long vnet header in front; a fuzz target's entry.
 ///
 /// # Panics
 ///
 /// When a segment breaks its limits, or cutting does not end.
 pub fn fuzz(data: &[u8]) {
-    let Some((header, rest)) = data.split_first_chunk::<{ super::VNET_HEADER_LEN }>() else {
+    let Some((header, rest)) = data.split_first_chunk::<VNET_LONG_HEADER_LEN>() else {
         return;
     };
     let mut packet = rest.to_vec();
     let limits = Limits { segment: 1400, frame: 1792 };
-    let vnet = VnetHeader::parse(header);
+    let vnet = VnetHeader::parse_long(header);
     let Ok(mut segmenter) = Segmenter::new(&vnet, &mut packet, limits) else { return };
     let mut out = [0; 1792];
     let mut payload = 0;

@@ -159,7 +159,7 @@ fn tcp_crosses_with_hardly_any_frames() {
 fn udp_super_packets_come_as_datagrams() {
     in_namespace(|| {
         let tun = host("cvio0", 1, 1500);
-        let offered = tun.takes_udp_segmentation();
+        let offered = tun.offloads().udp;
         let mut tun = tun;
         let socket = UdpSocket::bind("10.9.0.1:0").expect("bind");
         let size: libc::c_int = 1000;
