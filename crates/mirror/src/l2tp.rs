@@ -21,6 +21,7 @@ pub(crate) struct Tunnel {
     ports: Option<(u16, u16)>,
     has_udp_checksum: bool,
     has_zero_checksum6: bool,
+    takes_zero_checksum6: bool,
 }
 
 /// A session with Ethernet inside.
@@ -53,6 +54,7 @@ pub(crate) fn tunnel(body: &[u8]) -> Option<Tunnel> {
         ports,
         has_udp_checksum: byte(about, L2TP_ATTR_UDP_CSUM).is_some_and(|is| is != 0),
         has_zero_checksum6: flag(L2TP_ATTR_UDP_ZERO_CSUM6_TX),
+        takes_zero_checksum6: flag(L2TP_ATTR_UDP_ZERO_CSUM6_RX),
     })
 }
 
@@ -101,6 +103,7 @@ pub(crate) fn overlays(tunnels: &[Tunnel], sessions: Vec<Session>) -> BTreeMap<S
             remote: Some(tunnel.remote).filter(|addr| !addr.is_unspecified()),
             has_udp_checksum: tunnel.has_udp_checksum,
             has_zero_checksum6: tunnel.has_zero_checksum6,
+            takes_zero_checksum6: tunnel.takes_zero_checksum6,
             session: Some(L2tpSession { ports: tunnel.ports, ..numbers }),
             more,
             ..Overlay::new(OverlayKind::L2tp)
@@ -172,6 +175,7 @@ const L2TP_ATTR_UDP_DPORT: u16 = 27;
 const L2TP_ATTR_IP6_SADDR: u16 = 31;
 const L2TP_ATTR_IP6_DADDR: u16 = 32;
 const L2TP_ATTR_UDP_ZERO_CSUM6_TX: u16 = 33;
+const L2TP_ATTR_UDP_ZERO_CSUM6_RX: u16 = 34;
 
 #[cfg(test)]
 mod tests {

@@ -59,6 +59,8 @@ pub struct Overlay {
     pub has_udp_checksum: bool,
     /// True if packets over IPv6 have none.
     pub has_zero_checksum6: bool,
+    /// True if packets over IPv6 may come without one (RFC 6935).
+    pub takes_zero_checksum6: bool,
     /// TTL or hop limit of outer headers. `None`: the inner packet's; 0: Linux's default.
     pub ttl: Option<u8>,
     /// Traffic class of outer headers. `None`: the inner packet's.
@@ -122,6 +124,7 @@ impl Overlay {
             ports: None,
             has_udp_checksum: false,
             has_zero_checksum6: false,
+            takes_zero_checksum6: false,
             ttl: Some(0),
             class: Some(0),
             df: OverlayDf::Unset,
@@ -226,6 +229,7 @@ fn vxlan(data: &[u8]) -> Overlay {
             IFLA_VXLAN_PORT => link.port = be16(value).unwrap_or(0),
             IFLA_VXLAN_UDP_CSUM => link.has_udp_checksum = is_on,
             IFLA_VXLAN_UDP_ZERO_CSUM6_TX => link.has_zero_checksum6 = is_on,
+            IFLA_VXLAN_UDP_ZERO_CSUM6_RX => link.takes_zero_checksum6 = is_on,
             IFLA_VXLAN_DF => link.df = df(value),
             IFLA_VXLAN_PROXY if is_on => more("proxy"),
             IFLA_VXLAN_RSC if is_on => more("rsc"),
@@ -260,6 +264,7 @@ fn geneve(data: &[u8]) -> Overlay {
             IFLA_GENEVE_PORT => link.port = be16(value).unwrap_or(0),
             IFLA_GENEVE_UDP_CSUM => link.has_udp_checksum = is_on,
             IFLA_GENEVE_UDP_ZERO_CSUM6_TX => link.has_zero_checksum6 = is_on,
+            IFLA_GENEVE_UDP_ZERO_CSUM6_RX => link.takes_zero_checksum6 = is_on,
             IFLA_GENEVE_DF => link.df = df(value),
             IFLA_GENEVE_INNER_PROTO_INHERIT => link.is_ip_inside = true,
             IFLA_GENEVE_PORT_RANGE => link.ports = be16(value).zip(value.get(2..).and_then(be16)),
@@ -339,6 +344,7 @@ const IFLA_VXLAN_GROUP6: u16 = 16;
 const IFLA_VXLAN_LOCAL6: u16 = 17;
 const IFLA_VXLAN_UDP_CSUM: u16 = 18;
 const IFLA_VXLAN_UDP_ZERO_CSUM6_TX: u16 = 19;
+const IFLA_VXLAN_UDP_ZERO_CSUM6_RX: u16 = 20;
 const IFLA_VXLAN_REMCSUM_TX: u16 = 21;
 const IFLA_VXLAN_REMCSUM_RX: u16 = 22;
 const IFLA_VXLAN_GBP: u16 = 23;
@@ -357,6 +363,7 @@ const IFLA_GENEVE_COLLECT_METADATA: u16 = 6;
 const IFLA_GENEVE_REMOTE6: u16 = 7;
 const IFLA_GENEVE_UDP_CSUM: u16 = 8;
 const IFLA_GENEVE_UDP_ZERO_CSUM6_TX: u16 = 9;
+const IFLA_GENEVE_UDP_ZERO_CSUM6_RX: u16 = 10;
 const IFLA_GENEVE_LABEL: u16 = 11;
 const IFLA_GENEVE_TTL_INHERIT: u16 = 12;
 const IFLA_GENEVE_DF: u16 = 13;

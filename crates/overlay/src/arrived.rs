@@ -63,7 +63,8 @@ pub struct Arrived {
     pub cut: usize,
     /// Content behind the headers; of L2TPv3, whose cookie is the session's to know, `None`.
     pub inner: Option<Inner>,
-    /// True if it has a checksum, which is right.
+    /// True if it has a checksum, which is right. Whether the tunnel takes UDP over IPv6 without one (RFC 6935) is the
+    /// caller's to ask.
     pub has_checksum: bool,
 }
 
@@ -76,7 +77,7 @@ pub enum Unread {
     Fragment,
     /// A header that is not understood: another version, options, sequence numbers.
     Header,
-    /// A checksum that is wrong, or missing where there has to be one.
+    /// A checksum that is wrong.
     Checksum,
     /// Something else than IP inside: ARP, IS-IS, a VLAN's frame.
     Payload,
@@ -110,10 +111,6 @@ pub fn look(
     let datagram = udp::UdpHeader::parse(upper).map_err(|_| Unread::Header)?;
     let has_checksum = datagram.checksum() != 0;
     if has_checksum && wire::verify_l4_checksum(packet, h) == L4Checksum::Invalid {
-        return Err(Unread::Checksum);
-    }
-    // Which tunnels take IPv6 without one (RFC 6935) Linux knows.
-    if !has_checksum && h.src.is_ipv6() {
         return Err(Unread::Checksum);
     }
     let (payload, at) = (datagram.payload(), upper_at + udp::HEADER_LEN);

@@ -128,6 +128,7 @@ impl Overlay {
             mac: (self == Overlay::Vxlan).then_some(HERE),
             stations: None,
             has_checksum: (self == Overlay::Gre).then_some(false),
+            takes_zero_checksum6: false,
             session: None,
         };
         topology.overlays = Overlays::new([Some(far_end)], [Some(link)]);

@@ -394,6 +394,7 @@ impl Maker<'_> {
                 .learns
                 .then(|| stations.map(|entry| (MacAddr(entry.mac), entry.far_end)).collect()),
             has_checksum: is_gre.then_some(settings.has_icsum),
+            takes_zero_checksum6: settings.takes_zero_checksum6,
             session,
         }
     }
@@ -543,6 +544,7 @@ mod tests {
             ports: None,
             has_udp_checksum: false,
             has_zero_checksum6: false,
+            takes_zero_checksum6: false,
             ttl: Some(0),
             class: Some(0),
             df: OverlayDf::Set,

@@ -2,6 +2,7 @@
 
 use forward::IcmpCause;
 use outcome::DropReason;
+use wire::{Family, ipv6};
 
 use super::leave::leave_to_linux;
 use super::mss::{clamps_mss, longest_back, mss_of_syn};
@@ -81,6 +82,16 @@ fn forward<N: Notes>(question: &mut Question<'_, N>, origin: Origin) -> Decision
     question.tell(|| Step::size(h, None, to.mtu));
     let fits = usize::from(h.total_len) <= to.mtu;
     if !fits && h.dont_fragment {
+        // No sender goes below that: the outer packet is to be cut (RFC 2473 §7.1), which is Linux's.
+        if let Origin::Port { ifindex, is_barred, .. } = origin
+            && overlay_of(to.ifindex).is_some()
+            && h.family() == Family::V6
+            && h.total_len <= ipv6::MIN_MTU
+        {
+            let draft = leave_to_linux(question, ifindex, is_barred);
+            let draft = for_linuxs_overlay(question, origin, draft);
+            return Decision::Go(Draft { is_for_flow: false, ..draft });
+        }
         let cause = IcmpCause::TooBig { mtu: to.mtu as u32 };
         return Decision::Error(cause, DropReason::OutTooBig, origin);
     }

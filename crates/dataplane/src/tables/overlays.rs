@@ -51,6 +51,8 @@ pub struct OverlayLink {
     pub stations: Option<HashSet<(MacAddr, IpAddr), ahash::RandomState>>,
     /// True if GRE packets have checksums, and false if they have none.
     pub has_checksum: Option<bool>,
+    /// True if UDP over IPv6 may come without a checksum (RFC 6935).
+    pub takes_zero_checksum6: bool,
     /// Session of L2TPv3, as packets to this host name it.
     pub session: Option<Session>,
 }
@@ -188,6 +190,11 @@ impl Overlays {
             None => arrived,
         };
         if link.has_checksum.is_some_and(|has| has != has_checksum) {
+            return None;
+        }
+        // Linux drops it, and counts it at its socket.
+        let is_udp6 = h.protocol == protocol::UDP && h.src.is_ipv6();
+        if is_udp6 && !has_checksum && !link.takes_zero_checksum6 {
             return None;
         }
         if let Inner::Frame { dst, src } = inner? {

@@ -108,6 +108,7 @@ fn link(side: Side, ifindex: u32) -> OverlayLink {
         stations: (ifindex == VXLAN)
             .then(|| [(station(other), other.wan(false))].into_iter().collect()),
         has_checksum: matches!(ifindex, GRE | GRE_KEY | GRE6 | LOOP).then_some(false),
+        takes_zero_checksum6: false,
         session: (ifindex == L2TP).then(session),
     }
 }
