@@ -39,7 +39,7 @@ impl Labels {
 }
 
 /// Consent of a far end to copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Removal {
     /// Identity of the far end. Paths with the same one end at one machine.
     pub by: u64,
@@ -97,16 +97,18 @@ impl Remover {
         }
         // A multiplier of Knuth's (MMIX); the upper bits are the good ones.
         let first = ((sender ^ self.by).wrapping_mul(6_364_136_223_846_793_005) >> 32) as usize;
-        let places = (0..SENDERS).map(|step| first.wrapping_add(step) % SENDERS);
-        for place in places {
-            let Some(free) = self.labels.senders.get(place) else { continue };
-            if free.load(Ordering::Relaxed) == 0 {
-                free.store(sender, Ordering::Relaxed);
-                self.known.insert(sender, (place, now_ns));
-                return Some(place);
-            }
-        }
-        None
+        let of = |owner: u64| {
+            let mut places = (0..SENDERS).map(|step| first.wrapping_add(step) % SENDERS);
+            places.find(|place| {
+                let sender = self.labels.senders.get(*place);
+                sender.is_some_and(|sender| sender.load(Ordering::Relaxed) == owner)
+            })
+        };
+        // The reflector before may have given it one since this one was made.
+        let place = of(sender).or_else(|| of(0))?;
+        self.labels.senders.get(place)?.store(sender, Ordering::Relaxed);
+        self.known.insert(sender, (place, now_ns));
+        Some(place)
     }
 }
 
@@ -132,6 +134,15 @@ mod tests {
         assert_eq!(again.assign(0, 2), None);
         let none = [0, FIRST - 1, FIRST + SENDERS as u32 * STREAMS, u32::MAX];
         assert_eq!(none.map(|label| labels.sender(label)), [None; 4]);
+    }
+
+    #[test]
+    fn two_reflectors_of_one_host_give_a_sender_one_label() {
+        let labels = Arc::new(Labels::default());
+        let [mut before, mut after] = [(); 2].map(|()| Remover::new(Arc::clone(&labels), 77));
+        // The one before goes on until the worker has the other.
+        let label = before.assign(5, 0);
+        assert_eq!(after.assign(5, 1), label);
     }
 
     #[test]

@@ -70,14 +70,14 @@ fn first(bytes: &[u8]) -> Option<Tlv<'_>> {
 }
 
 /// Writes the extensions of a reflection over those of its test packet, of which `tail` has a copy. `assign` says whether
-/// second copies of a sender's packets are removed. Returns false if the
+/// second copies of a sender's packets are removed; of several senders the first one is asked for. Returns false if the
 /// key's HMAC of them is wrong or missing: then they are marked, and none was obeyed.
 pub fn reflect(
     key: Option<&Key>,
     numbers: Numbers,
     tail: &mut [u8],
     class: &mut Class,
-    mut assign: impl FnMut(u64) -> Option<Removal>,
+    assign: impl FnOnce(u64) -> Option<Removal>,
 ) -> bool {
     if tail.len() < HEADER_LEN {
         // No extension fits: padding of senders that know none.
@@ -89,7 +89,7 @@ pub fn reflect(
             key.verifies(&[&numbers.asked.to_be_bytes(), covered], hmac)
         }),
     };
-    let mut at = 0;
+    let (mut at, mut assign) = (0, Some(assign));
     while let Some(here) = tail.get_mut(at..).filter(|here| here.len() >= HEADER_LEN) {
         let Some(Tlv { kind, value, len }) = first(here) else {
             // Nobody knows where the next one begins.
@@ -102,7 +102,9 @@ pub fn reflect(
             _ => true,
         };
         let removal = match kind {
-            copies::KIND if signed => copies::sender(value).and_then(&mut assign),
+            copies::KIND if signed => {
+                copies::sender(value).and_then(|sender| assign.take()?(sender))
+            }
             _ => None,
         };
         let flags = match kind {
@@ -266,6 +268,18 @@ mod tests {
         assert_eq!(asked((key, key), granted, |tail| tail[20] ^= 1), None, "no HMAC of the key");
         let mut short = [0; LONGEST_QUESTION];
         assert_eq!(ask_for_removal(key, 1, 7, &mut short[1..]), None);
+    }
+
+    #[test]
+    fn a_probe_asks_for_one_sender() {
+        let question = |sender| tlv(copies::KIND, &copies::question(sender));
+        let mut tail = [question(7), question(8)].concat();
+        let (mut class, mut asked) = (Class { came: 0, goes: 0 }, Vec::new());
+        reflect(None, NUMBERS, &mut tail, &mut class, |sender| {
+            asked.push(sender);
+            Some(Removal { by: 1, label: 16, recovers: true })
+        });
+        assert_eq!((asked, tail[0], tail[28]), (vec![7], 0, UNRECOGNIZED));
     }
 
     #[test]
