@@ -99,19 +99,15 @@ impl Owner {
 
     fn add(&mut self, now: Instant, peer: Peer, places: Places<'_>, carrier: &impl Carrier) {
         let discr = peer.settings.discr;
-        let is_full = self.known.len() >= MOST_SESSIONS;
-        let is_new = !self.known.contains_key(&discr);
-        if is_new {
-            let source_port = self.free_port();
-            let placed = Err(format!("{MOST_SESSIONS} sessions are the most of culvert"));
-            if is_full {
-                tracing::warn!(discr, peer = %peer.dst, "bfdd has more sessions than culvert");
-                return;
-            }
+        if let Some(known) = self.known.get_mut(&discr) {
+            known.peer = peer;
+        } else if self.known.len() >= MOST_SESSIONS {
+            tracing::warn!(discr, peer = %peer.dst, "bfdd has more sessions than culvert");
+            return;
+        } else {
+            let (source_port, placed) = (self.free_port(), Err(String::new()));
             let known = Known { peer, placed, standing: None, since: now, source_port };
             self.known.insert(discr, known);
-        } else if let Some(known) = self.known.get_mut(&discr) {
-            known.peer = peer;
         }
         self.settle(discr, places, carrier);
     }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bfd::{Counts, Diagnostic, PeerSaid, Standing, State};
 use config::{BfdConfig, DataPlane};
@@ -12,7 +12,7 @@ use dataplane::{BfdAsked, BfdChange, BfdRefusals, BfdReports, BfdSession};
 use mirror::{Address, Change, Snapshot};
 use report::Occurrence;
 
-use super::{AGAIN, Bfd, Carrier, Places};
+use super::{AGAIN, Bfd, Carrier, Owner, Places};
 use crate::clock::Now;
 
 const WAN: u32 = 4;
@@ -392,4 +392,19 @@ fn two_sessions_between_the_same_ends_are_one_too_many() {
     assert!(bench.bfd.warnings()[0].contains("session 7 has the same ends"));
     bench.hears(&mut bfdd, &[message(DELETE, 0, &wan(7)), message(ADD, 0, &wan(8))].concat());
     assert!(matches!(bench.changes().as_slice(), [BfdChange::End(7), BfdChange::Set(_)]));
+}
+
+#[test]
+fn sessions_beyond_the_most_take_no_ports() {
+    let mut owner = Owner::default();
+    let (workers, snapshot) = (Noted::default(), Snapshot::default());
+    let places = Places { snapshot: &snapshot, is_tunnel: &|_| false };
+    // As often as there are source ports, and once more.
+    let ports = u32::from(u16::MAX - bfd::FIRST_SOURCE_PORT) + 1;
+    for discr in 1..=ports + 1 {
+        let added = message(ADD, 0, &wan(discr));
+        let (message, _) = bfd::dplane::parse(&added).expect("a message").expect("whole");
+        owner.hear(Instant::now(), message, places, &workers);
+    }
+    assert_eq!(owner.known.len(), 4096);
 }
