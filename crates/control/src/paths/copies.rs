@@ -1,12 +1,13 @@
 //! Second copies of a rule's packets, and their parity: by which path, or why there are none.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use dataplane::{Beside, CopyWay, ParityPlan, PathExit, Replication, Streams};
 use paths::Removal;
 
-/// Streams of far ends that are kept: their numbers go on when a far end is taken again.
+/// Streams that are kept of far ends which no rule takes: their numbers go on when one is taken again.
 const KEPT: usize = 256;
 
 /// The path of second copies, or of parity, and the consent of its far end.
@@ -81,23 +82,36 @@ pub(super) fn parity(
     removal.map(|removal| Second { path, removal }).ok_or(Refused::NotRecovered(path))
 }
 
-/// Streams of all far ends, the one taken last at the end.
+/// Streams of all far ends, each with the turn in which it was taken last.
 #[derive(Default)]
-pub(super) struct AllStreams(Vec<Arc<Streams>>);
+pub(super) struct AllStreams {
+    known: HashMap<Removal, (Arc<Streams>, u64)>,
+    turn: u64,
+}
 
 impl AllStreams {
     /// The streams of a far end: those that there are, or new ones.
     pub(super) fn of(&mut self, removal: Removal) -> Arc<Streams> {
-        let known = self.0.iter().position(|streams| streams.removal() == removal);
-        let streams = match known {
-            Some(at) => self.0.remove(at),
-            None => Arc::new(Streams::new(removal)),
-        };
-        if self.0.len() >= KEPT {
-            self.0.remove(0);
+        self.turn += 1;
+        if !self.known.contains_key(&removal) {
+            self.make_room();
         }
-        self.0.push(Arc::clone(&streams));
-        streams
+        let new = || (Arc::new(Streams::new(removal)), 0);
+        let (streams, turn) = self.known.entry(removal).or_insert_with(new);
+        *turn = self.turn;
+        Arc::clone(streams)
+    }
+
+    /// Forgets those taken the longest ago of what no rule takes. Workers count with the numbers of the others.
+    fn make_room(&mut self) {
+        let idle = self.known.iter().filter(|(_, (streams, _))| Arc::strong_count(streams) == 1);
+        let mut idle: Vec<(u64, Removal)> =
+            idle.map(|(removal, (_, turn))| (*turn, *removal)).collect();
+        idle.sort_unstable_by_key(|(turn, _)| *turn);
+        let surplus = (idle.len() + 1).saturating_sub(KEPT);
+        for (_, removal) in idle.into_iter().take(surplus) {
+            self.known.remove(&removal);
+        }
     }
 }
 
@@ -183,15 +197,28 @@ mod tests {
     #[test]
     fn numbers_go_on_when_a_far_end_is_taken_again() {
         let mut all = AllStreams::default();
-        let first = all.of(HERE);
+        let first = Arc::downgrade(&all.of(HERE));
         for label in 0..KEPT as u32 - 1 {
             all.of(Removal { by: 9, label: 16 * label, recovers: true });
         }
-        assert!(Arc::ptr_eq(&first, &all.of(HERE)));
+        assert_eq!(first.as_ptr(), Arc::as_ptr(&all.of(HERE)));
         for label in 0..KEPT as u32 {
             all.of(Removal { by: 10, label: 16 * label, recovers: true });
         }
-        assert!(!Arc::ptr_eq(&first, &all.of(HERE)));
-        assert_eq!(all.0.len(), KEPT);
+        assert!(first.upgrade().is_none());
+        assert_eq!(all.known.len(), KEPT);
+    }
+
+    #[test]
+    fn numbers_of_far_ends_in_use_go_on_however_many_there_are() {
+        let mut all = AllStreams::default();
+        let far_end = |n| Removal { by: 9, label: 16 * n, recovers: true };
+        let count = 2 * KEPT as u32;
+        let used: Vec<_> = (0..count).map(|n| all.of(far_end(n))).collect();
+        let again = (0..count).map(|n| all.of(far_end(n)));
+        assert!(used.iter().zip(again).all(|(before, now)| Arc::ptr_eq(before, &now)));
+        drop(used);
+        all.of(far_end(count));
+        assert_eq!(all.known.len(), KEPT);
     }
 }
