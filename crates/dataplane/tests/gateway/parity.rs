@@ -6,7 +6,7 @@ use preof::{Group, LONGEST_COVERED, Numbered, Outside, PARITY_LEN, Parity};
 
 use crate::explain::ask;
 use crate::packets::hopped;
-use crate::replication::{Sites, forged, sized, voice, with_class};
+use crate::replication::{Sites, forged, many_labels, sized, voice, with_class};
 use crate::support::{Gateway, Side};
 
 const MS: u64 = 1_000_000;
@@ -216,6 +216,32 @@ fn parity_of_another_peer_recovers_nothing() {
     let sealed = sites.sealed_by_second(&forged_parity(parity, &body));
     assert_eq!(sites.arrive(&sealed), []);
     assert_eq!(sites.b.dropped(DropReason::ParityMissing), 2);
+}
+
+#[test]
+fn streams_without_packets_leave_their_memory_for_parity_to_others() {
+    let mut sites = Sites::new(0);
+    let labels = many_labels(&mut sites, 5);
+    let begin = |sites: &mut Sites, label| {
+        assert_eq!(sites.arrive_inside(&forged(Numbered { label, number: 99 }, &voice(9))), [9]);
+        let early = Parity { label, base: 99, covered: 3, len: 0 };
+        assert_eq!(sites.arrive_inside(&forged_parity(early, &[0; 100])), []);
+    };
+    let recovered = |sites: &mut Sites, label| {
+        let packets = calls(1, 2);
+        let (parity, body) = honest(label, &packets);
+        let first = forged(Numbered { label, number: 100 }, &packets[0]);
+        assert_eq!(sites.arrive_inside(&first), [1]);
+        sites.arrive_inside(&forged_parity(parity, &body))
+    };
+    // As many as have one, and one more.
+    labels[..65].iter().for_each(|label| begin(&mut sites, *label));
+    assert_eq!(recovered(&mut sites, labels[0]), [2]);
+    assert_eq!(recovered(&mut sites, labels[64]), []);
+    sites.pass_ms(61_000);
+    begin(&mut sites, labels[65]);
+    assert_eq!(recovered(&mut sites, labels[65]), [2]);
+    assert_eq!(sites.b.counters.totals().balance(), 0);
 }
 
 /// Makes gateway B drop parity for a reason.

@@ -3,20 +3,19 @@
 use std::sync::Arc;
 
 use dataplane::{
-    Beside, Binding, Came, CopyRemoval, CopyWay, Interface, ParityPlan, PathEnds, PathExit,
-    Replication, SteerRule, Steering, Step, Streams, TrafficMatch, Tunnel,
+    Beside, Came, CopyRemoval, CopyWay, ParityPlan, PathEnds, PathExit, Replication, SteerRule,
+    Steering, Step, Streams, TrafficMatch,
 };
-use forward::{RouteKind, SourceCheck, Subnet, table};
+use forward::{RouteKind, Subnet, table};
 use outcome::DropReason;
 use paths::{Labels, Removal, Remover};
 use policy::{Direction, Prefix, SaConfig, Selector};
 use preof::{Numbered, Outside};
 use selection::{Candidate, Choice};
-use wire::MacAddr;
 
 use crate::explain::ask;
 use crate::packets::{Ip, cut, hopped, number, reassemble};
-use crate::route_based::everything;
+use crate::route_based::{MTU, everything, set_tunnels};
 use crate::support::{
     Gateway, LAN, SIZES, Side, Spec, make_sa, policy, route, sa_config, template,
 };
@@ -25,8 +24,6 @@ use crate::support::{
 const TUNNELS: [u32; 2] = [20, 21];
 /// SPI of the first tunnel's SA.
 const FIRST_SPI: u32 = 0x700;
-/// MTU of the tunnel interfaces.
-const MTU: u32 = 1400;
 /// IP, UDP, label and control word.
 const OVERHEAD: usize = 36;
 /// Identity of the sender.
@@ -59,25 +56,7 @@ fn publish_by(g: &mut Gateway, removal: Option<CopyRemoval>, by: u32) {
     let dst = Subnet { addr: g.side.other().lan(false, 0), len: 16 };
     let to_first = route(table::MAIN, dst, RouteKind::Unicast, Some(by), None);
     g.set_topology_but(vec![to_first], |topology| {
-        topology.tunnels = TUNNELS
-            .into_iter()
-            .map(|ifindex| {
-                let binding = Binding::IfId(ifindex);
-                let interface = Interface {
-                    port: None,
-                    mac: MacAddr([0; 6]),
-                    mtu: MTU,
-                    up: true,
-                    back: None,
-                    binding: Some(binding),
-                    source_check: SourceCheck::Off,
-                    addr4: None,
-                    addr6: None,
-                };
-                topology.interfaces.insert(ifindex, interface);
-                (binding, Tunnel { ifindex, slot: None, is_elsewhere: false })
-            })
-            .collect();
+        set_tunnels(topology, TUNNELS);
         topology.path_ends = Arc::new(PathEnds { removal, ..PathEnds::default() });
     });
 }
@@ -437,7 +416,7 @@ fn datagrams_to_another_port_are_linuxs() {
 }
 
 /// Labels of so many senders that a stream each is all that B has room for, and some more.
-fn many_labels(sites: &mut Sites, senders: u64) -> Vec<u32> {
+pub fn many_labels(sites: &mut Sites, senders: u64) -> Vec<u32> {
     let labels = Arc::new(Labels::default());
     let mut remover = Remover::new(Arc::clone(&labels), 77);
     let first = (1..=senders).map(|sender| remover.assign(sender, 0).expect("labels").label);

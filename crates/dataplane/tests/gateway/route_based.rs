@@ -13,6 +13,8 @@ use crate::support::{Gateway, OTHER, Side, Spec, ip, make_sa, policy, route, sa_
 /// The tunnel interface of both gateways.
 pub const TUNNEL: u32 = 20;
 const SLOT: usize = 5;
+/// MTU of tunnel interfaces.
+pub const MTU: u32 = 1400;
 pub const IF_ID: u32 = 42;
 
 /// Tag of the mark in `MARKED`.
@@ -33,7 +35,7 @@ fn interface(binding: Binding) -> Interface {
     Interface {
         port: None,
         mac: MacAddr([0; 6]),
-        mtu: 1400,
+        mtu: MTU,
         up: true,
         back: None,
         binding: Some(binding),
@@ -41,6 +43,16 @@ fn interface(binding: Binding) -> Interface {
         addr4: None,
         addr6: None,
     }
+}
+
+/// Tunnel interfaces without a port, each for the `if_id` that is its index.
+pub fn set_tunnels(topology: &mut Topology, ifindices: impl IntoIterator<Item = u32>) {
+    let tunnels = ifindices.into_iter().map(|ifindex| {
+        let binding = Binding::IfId(ifindex);
+        topology.interfaces.insert(ifindex, interface(binding));
+        (binding, Tunnel { ifindex, slot: None, is_elsewhere: false })
+    });
+    topology.tunnels = tunnels.collect();
 }
 
 /// A gateway with a tunnel interface, without SAs and policies.

@@ -4,19 +4,18 @@ use std::sync::Arc;
 
 use conntrack::{Binding as Connection, Bindings, Change, Direction as Way, Entry, Status, Tuple};
 use dataplane::{
-    Binding, Came, ClearExit, Interface, PathExit, SteerRule, Steering, Step, Tables,
-    TrafficDirection, TrafficMatch, Tunnel,
+    Came, ClearExit, PathExit, SteerRule, Steering, Step, Tables, TrafficDirection, TrafficMatch,
 };
-use forward::{Hop, RouteEntry, RouteKind, RuleEntry, SourceCheck, Subnet, table};
+use forward::{Hop, RouteEntry, RouteKind, RuleEntry, Subnet, table};
 use outcome::DropReason;
 use policy::{Direction, PolicyConfig, Prefix, SaConfig, Selector};
 use selection::{Candidate, Choice};
-use wire::{Family, MacAddr};
+use wire::Family;
 
 use crate::back::tagged;
 use crate::explain::ask;
 use crate::packets::Ip;
-use crate::route_based::everything;
+use crate::route_based::{everything, set_tunnels};
 use crate::support::{
     Gateway, LAN, Side, Spec, WAN, ethernet, ip, make_sa, policy, route, sa_config, template,
 };
@@ -59,27 +58,9 @@ pub fn gateway_with(tables: Tables) -> Gateway {
     let to_first = route(table::MAIN, dst, RouteKind::Unicast, Some(PATHS[0].1), None);
     let dst = Subnet { addr: Side::B.lan(true, 0), len: 48 };
     let to_first_v6 = route(table::MAIN, dst, RouteKind::Unicast, Some(PATHS[0].1), None);
-    let tunnels = PATHS.map(|(_, ifindex)| ifindex).into_iter().take(2);
     g.set_topology_by(vec![to_first, to_first_v6, out_of_wan], vec![by_mark], |topology| {
         topology.uplink_tags.insert((LAN, MARK), UPLINK_TAG);
-        topology.tunnels = tunnels
-            .map(|ifindex| {
-                let binding = Binding::IfId(ifindex);
-                let interface = Interface {
-                    port: None,
-                    mac: MacAddr([0; 6]),
-                    mtu: 1400,
-                    up: true,
-                    back: None,
-                    binding: Some(binding),
-                    source_check: SourceCheck::Off,
-                    addr4: None,
-                    addr6: None,
-                };
-                topology.interfaces.insert(ifindex, interface);
-                (binding, Tunnel { ifindex, slot: None, is_elsewhere: false })
-            })
-            .collect();
+        set_tunnels(topology, PATHS[..2].iter().map(|(_, ifindex)| *ifindex));
     });
     let spec = Spec::default();
     for (at, (_, if_id)) in (1..).zip(&PATHS[..2]) {

@@ -36,8 +36,12 @@ pub(crate) struct Recoveries {
     /// Labels of streams in which packets wait.
     labels: Vec<u32>,
     waiting: usize,
+    /// No stream is idle before, as far as is known.
+    used_until_ns: u64,
     /// Streams that have a memory for parity.
     memories: usize,
+    /// None of these is idle before, likewise.
+    memories_used_until_ns: u64,
     /// Packets of this host whose parity follows.
     pub(super) groups: Groups,
     /// When other streams were forgotten, as they had another worker.
@@ -99,15 +103,12 @@ impl Recoveries {
     ) {
         let now_ns = view.now.ns;
         out.counters.work.parity_taken.add(1);
-        let Some(stream) = self.streams.get_mut(&parity.label) else {
+        let Some(stream) = self.streams.get(&parity.label) else {
             // Nothing of the group has come.
             return out.drop(packet, DropReason::ParityMissing);
         };
         let Some(memory) = stream.memory.as_deref() else {
-            if self.memories < MEMORIES {
-                self.memories += 1;
-                stream.memory = Some(Box::default());
-            }
+            self.give_memory(parity.label, now_ns);
             return out.drop(packet, DropReason::ParityMissing);
         };
         let front = at + LEN + PARITY_LEN;
@@ -132,6 +133,33 @@ impl Recoveries {
         }
     }
 
+    /// Gives a stream a memory for parity, if there is one left.
+    fn give_memory(&mut self, label: u32, now_ns: u64) {
+        if self.memories >= MEMORIES && !self.take_memory(now_ns) {
+            return;
+        }
+        if let Some(stream) = self.streams.get_mut(&label) {
+            stream.memory = Some(Box::default());
+            self.memories += 1;
+        }
+    }
+
+    /// Takes the memory of the stream that has been without packets for the longest; false if that is not long enough.
+    fn take_memory(&mut self, now_ns: u64) -> bool {
+        if now_ns <= self.memories_used_until_ns {
+            return false;
+        }
+        let having = self.streams.values_mut().filter(|stream| stream.memory.is_some());
+        let Some(oldest) = having.min_by_key(|stream| stream.used_ns) else { return false };
+        self.memories_used_until_ns = oldest.used_ns.saturating_add(KEPT_NS);
+        let is_idle = now_ns > self.memories_used_until_ns;
+        if is_idle {
+            oldest.memory = None;
+            self.memories -= 1;
+        }
+        is_idle
+    }
+
     /// Takes a packet that was inside of a copy; `ingress` is how the copy came. Those whose turn it is go on behind the burst.
     pub(super) fn push(
         &mut self,
@@ -147,11 +175,9 @@ impl Recoveries {
             return out.drop(packet, DropReason::CopyUnknown);
         };
         let wait_ns = if self.waiting < MOST_WAITING { removal.wait_ns } else { 0 };
-        if self.streams.len() >= STREAMS && !self.streams.contains_key(&label) {
-            self.forget_idle(now_ns);
-            if self.streams.len() >= STREAMS {
-                return out.drop(packet, DropReason::CopyUnknown);
-            }
+        let is_full = self.streams.len() >= STREAMS && !self.streams.contains_key(&label);
+        if is_full && !self.forget_idle(now_ns) {
+            return out.drop(packet, DropReason::CopyUnknown);
         }
         let forgotten_ns = self.forgotten_ns;
         let stream = match self.streams.entry(label) {
@@ -237,11 +263,18 @@ impl Recoveries {
         }
     }
 
-    fn forget_idle(&mut self, now_ns: u64) {
+    /// Forgets streams without packets, of which all are looked at no more often than one may be found. False if there is none.
+    fn forget_idle(&mut self, now_ns: u64) -> bool {
+        if now_ns <= self.used_until_ns {
+            return false;
+        }
         self.streams.retain(|_, stream| {
             stream.recovery.waiting() > 0 || now_ns.saturating_sub(stream.used_ns) <= KEPT_NS
         });
         self.memories = self.streams.values().filter(|stream| stream.memory.is_some()).count();
+        let oldest_ns = self.streams.values().map(|stream| stream.used_ns).min();
+        self.used_until_ns = oldest_ns.map_or(0, |oldest_ns| oldest_ns.saturating_add(KEPT_NS));
+        self.streams.len() < STREAMS
     }
 }
 
