@@ -14,7 +14,7 @@ use crate::features::crafted::Crafted;
 #[inline(never)]
 pub(super) fn send_probes(slow: &mut Slow, path: &mut Path) {
     let Some(mut paths) = path.exec.rooms.paths.take() else { return };
-    while let Some((packet, h, origin)) = paths.next_answer() {
+    for (packet, h, origin) in paths.take_answers() {
         resolve_again(slow, path, packet, &h, (origin, false), None);
     }
     let mut probes: ArrayVec<Crafted, BURST_LEN> = ArrayVec::new();

@@ -157,6 +157,26 @@ fn reports_of_reflector(gateway: &mut Gateway) -> u64 {
 }
 
 #[test]
+fn reflections_go_back_in_the_order_of_their_probes() {
+    let mut pair = Pair::new(&Spec::default());
+    reflect(&pair.b, Vec::new());
+    let ports = [1000, 1001, 1002];
+    let mut probe = [0; 44];
+    // An error estimate with a multiplier.
+    probe[13] = 1;
+    for port in ports {
+        let from = Ip::new(local(Side::A, false), local(Side::B, false));
+        pair.a.put_linux(&from.udp(port, PORT, &probe));
+    }
+    run(&mut pair.a);
+    assert_eq!(carry(&mut pair.a, &mut pair.b), 3);
+    assert_eq!(carry(&mut pair.b, &mut pair.a), 3);
+    let back = pair.a.linux_out();
+    let back: Vec<_> = back.iter().filter_map(|packet| wire::parse_ip(packet).ok()).collect();
+    assert_eq!(back.iter().map(|h| h.dst_port).collect::<Vec<_>>(), ports);
+}
+
+#[test]
 fn a_silent_path_is_dead_and_no_probe_leaves_in_clear() {
     let mut pair = Pair::new(&Spec::default());
     measure(&pair.a, STAMP, stamp, 5);

@@ -85,9 +85,9 @@ impl Paths {
         !self.answers.is_empty() || self.due_ns().is_some_and(|due_ns| due_ns <= now_ns)
     }
 
-    /// The next reflection that waits.
-    pub(crate) fn next_answer(&mut self) -> Option<Crafted> {
-        self.answers.pop()
+    /// The reflections that wait, in the order of their probes.
+    pub(crate) fn take_answers(&mut self) -> ArrayVec<Crafted, ANSWERS> {
+        core::mem::take(&mut self.answers)
     }
 
     /// Looks at sessions that are due, and makes their probes.
