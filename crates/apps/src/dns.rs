@@ -212,9 +212,11 @@ fn service<'m>(
 fn name<'m>(message: &'m [u8], reader: &mut Reader<'m>) -> Option<Vec<u8>> {
     /// The longest name with the lengths of its labels, in bytes.
     const MOST_LEN: usize = 255;
+    /// As many as a name of that length has labels: one that leads to another pointer adds none.
+    const MOST_POINTERS: usize = 127;
     let mut text = Vec::new();
     let mut jumped = None;
-    let mut before = message.len();
+    let (mut before, mut pointers) = (message.len(), 0);
     loop {
         let here = jumped.as_mut().unwrap_or(&mut *reader);
         let len = here.u8()?;
@@ -232,10 +234,10 @@ fn name<'m>(message: &'m [u8], reader: &mut Reader<'m>) -> Option<Vec<u8>> {
             }
             3 => {
                 let to = usize::from(len & 0x3f) << 8 | usize::from(here.u8()?);
-                if to >= before {
+                if to >= before || pointers >= MOST_POINTERS {
                     return None;
                 }
-                before = to;
+                (before, pointers) = (to, pointers + 1);
                 jumped = Some(Reader::new(message.get(to..)?));
             }
             _ => return None,
@@ -309,6 +311,27 @@ mod tests {
         let addresses = [[192, 0, 2, 1], [192, 0, 2, 2]].map(IpAddr::from);
         assert_eq!(message.answer.addresses, addresses, "not the one of another name");
         assert_eq!(message.answer.ttl_s, 60);
+    }
+
+    #[test]
+    fn a_name_that_leads_from_pointer_to_pointer_is_none() {
+        // The question's name, and behind its class as many pointers, each to the one before.
+        let names = |pointers: u16| {
+            let mut data = Vec::new();
+            for at in 0..pointers {
+                // The record's own owner, type, class, TTL and length lie between.
+                let before = if at == 0 { 12 } else { 39 + 2 * (at - 1) };
+                data.extend((0xc000 | before).to_be_bytes());
+            }
+            let owner = (0xc000 | (39 + 2 * (pointers - 1))).to_be_bytes();
+            let text = (QUESTION, 16, 60, data);
+            let address = (&owner[..], kind::A, 60, vec![192, 0, 2, 1]);
+            let bytes = message(0x8180, "a.example", kind::A, &[text, address]);
+            assert_eq!(bytes[37..39], (2 * pointers).to_be_bytes());
+            Message::parse(&bytes).map(|message| message.answer.addresses.len())
+        };
+        assert_eq!(names(3), Some(1));
+        assert_eq!(names(1000), None);
     }
 
     #[test]
