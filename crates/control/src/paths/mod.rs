@@ -5,6 +5,8 @@ mod keys;
 mod rows;
 mod rules;
 mod states;
+#[cfg(test)]
+mod tests;
 mod uplinks;
 
 use std::collections::{HashMap, HashSet};
@@ -17,8 +19,8 @@ use apps::AppId;
 use config::{PathConfig, PathMode, PathsConfig, SteerConfig};
 
 use dataplane::{
-    CopyRemoval, PathEnds, PathReflector, PathSession, PathSetup, PathState, ProbeExit, Probes,
-    Steering,
+    CopyRemoval, PathEnds, PathReflector, PathReport, PathSession, PathSetup, PathState, ProbeExit,
+    Probes, Steering,
 };
 use esp::IvSource;
 use mirror::Snapshot;
@@ -76,6 +78,7 @@ pub struct Paths {
 
 /// Measurements of a session.
 struct Measured {
+    state: PathState,
     quality: Quality,
     removal: Option<Removal>,
 }
@@ -185,7 +188,7 @@ impl Paths {
         self.told = None;
         self.ends = Arc::new(self.all_ends());
         self.selection.follow(steers, configured, own_mark);
-        self.measured.retain(|id, _| self.sessions.iter().any(|session| session.id == *id));
+        self.measured.retain(|id, _| self.by_id.contains_key(id));
         Ok(())
     }
 
@@ -268,7 +271,7 @@ impl Paths {
         (!self.selection.is_empty()).then(|| at.map_or(Duration::ZERO, |at| now.until(at)))
     }
 
-    /// Judges the paths of all rules. `Some` if workers need other rules, with an event for each whose paths have changed.
+    /// Judges the paths of all rules. Returns other rules if workers need them, and what operators hear of it.
     ///
     /// A path that has died counts at once. Other measurements are asked of the worker each [`JUDGED_EVERY`], some
     /// sessions at a time, so that many of them cost the control thread no more.
@@ -278,20 +281,21 @@ impl Paths {
         snapshot: &Snapshot,
         workers: &Workers,
         application: impl Fn(&str) -> Option<AppId>,
-    ) -> Option<(Steering, Vec<Occurrence>)> {
+    ) -> (Option<Steering>, Vec<Occurrence>) {
+        let mut told = Vec::new();
         let is_due = self.due_in(now).is_some_and(|due| due.is_zero());
         // What a state has changed by is asked at once, however many sessions there are.
         if let Some(place) = self.changed.take().filter(|_| !self.selection.is_empty()) {
-            self.ask(workers, place);
+            self.ask(now, workers, place, &mut told);
         }
         if is_due && !self.sessions.is_empty() {
             let (from, _) = self.next;
-            let (asked, left) = self.ask(workers, from);
+            let (asked, left) = self.ask(now, workers, from, &mut told);
             self.next = (if left == 0 { 0 } else { from + asked }, Some(now.at + JUDGED_EVERY));
         }
         // Many rounds have nothing to do with paths.
         if !is_due && !std::mem::take(&mut self.is_urgent) {
-            return None;
+            return (None, told);
         }
         self.is_urgent = false;
         let Paths { sessions, by_class, measured, selection, .. } = self;
@@ -306,24 +310,37 @@ impl Paths {
             let session = session_of(path, class).filter(|session| session.asks)?;
             measured.get(&session.id)?.removal
         };
-        let (steering, changed) =
-            selection.update(clock, snapshot, application, quality, consent)?;
+        let updated = selection.update(clock, snapshot, application, quality, consent);
+        let Some((steering, changed)) = updated else { return (None, told) };
         let by_rule = |name: &String| Occurrence::Steered {
             rule: name.clone(),
             paths: selection.takers(name),
         };
-        Some((steering, changed.iter().map(by_rule).collect()))
+        told.extend(changed.iter().map(by_rule));
+        (Some(steering), told)
     }
 
     /// Asks the worker of some sessions from a place on. Returns of how many it has told, and how many are left.
-    fn ask(&mut self, workers: &Workers, from: usize) -> (usize, usize) {
+    fn ask(
+        &mut self,
+        now: Now,
+        workers: &Workers,
+        from: usize,
+        told: &mut Vec<Occurrence>,
+    ) -> (usize, usize) {
         let Some(reports) = workers.measured(from) else { return (0, 0) };
         let asked = (reports.sessions.len(), reports.left);
-        let told = reports.sessions.into_iter().map(|report| {
-            (report.id, Measured { quality: report.quality, removal: report.removal })
-        });
-        self.measured.extend(told);
+        told.extend(reports.sessions.iter().filter_map(|report| self.take(now, report)));
         asked
+    }
+
+    /// Takes the measurements of a session. A state that was reported before and is not known counts: its event has found
+    /// no room, as many paths have changed at once.
+    fn take(&mut self, now: Now, report: &PathReport) -> Option<Occurrence> {
+        let PathReport { id, state, quality, removal, .. } = *report;
+        let before = self.measured.insert(id, Measured { state, quality, removal })?;
+        let known = self.sessions.get(*self.by_id.get(&id)?)?.state;
+        (before.state == state).then(|| self.note(now, id, known, state))?
     }
 
     /// Rules of path selection, and how their paths stand.
@@ -405,7 +422,7 @@ impl Paths {
         })
     }
 
-    /// Takes note of a change of a session's state. `None` if there is no such session any more.
+    /// Takes note of a change of a session's state. `None` if it is known, or there is no such session any more.
     pub fn note(
         &mut self,
         now: Now,
@@ -414,7 +431,7 @@ impl Paths {
         to: PathState,
     ) -> Option<Occurrence> {
         let place = *self.by_id.get(&id)?;
-        let session = self.sessions.get_mut(place)?;
+        let session = self.sessions.get_mut(place).filter(|session| session.state != to)?;
         (session.state, session.since) = (to, now.at);
         (self.is_urgent, self.changed) = (true, Some(place));
         let path = self.configured.get(session.path)?;

@@ -62,11 +62,12 @@ impl Crew {
     /// Has flows take other paths where measurements or interfaces say so.
     pub(crate) fn select_paths(&mut self, now: Now, snapshot: &Snapshot, log: &mut EventLog) {
         let Crew { paths, workers, recognition, tables, .. } = self;
-        let selected = paths.select(now, snapshot, workers, |name| recognition.id(name));
-        if let Some((steering, changes)) = selected {
+        let application = |name: &str| recognition.id(name);
+        let (steering, changes) = paths.select(now, snapshot, workers, application);
+        if let Some(steering) = steering {
             tables.steer(steering);
-            changes.into_iter().for_each(|change| log.add(now, change));
         }
+        changes.into_iter().for_each(|change| log.add(now, change));
     }
 
     /// `culvert limit show`.
