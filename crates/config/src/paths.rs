@@ -1,5 +1,6 @@
 //! `[paths]` and `[[path]]`: which paths are measured, and who may measure this host.
 
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -317,16 +318,18 @@ pub(super) fn problems(of_all: &PathsConfig, paths: &[PathConfig], around: &Arou
     let mut add = |key: String, value: String, allowed: &str| {
         found.push((key, value, allowed.to_owned()));
     };
+    let (mut names, mut classes_between) = (HashSet::new(), HashMap::new());
     for (at, path) in paths.iter().enumerate() {
         let key = |key| format!("path[{at}].{key}");
+        let is_new = names.insert(path.name.as_str());
         if let Some((wrong, value, allowed)) = path.problem().or_else(|| around.problem(path)) {
             add(key(wrong), value, allowed);
-        } else if paths.iter().take(at).any(|other| other.name == path.name) {
+        } else if !is_new {
             add(key("name"), path.name.clone(), "a name that no other path has");
         }
-        let ends = |other: &&PathConfig| other.source == path.source && other.to == path.to;
-        let before = paths.iter().take(at + 1).filter(ends);
-        if before.map(|other| other.dscp.len()).sum::<usize>() > MOST_BETWEEN {
+        let classes: &mut usize = classes_between.entry((path.source, path.to)).or_default();
+        *classes += path.dscp.len();
+        if *classes > MOST_BETWEEN {
             add(
                 key("to"),
                 path.to.to_string(),

@@ -1,6 +1,6 @@
 //! `[[steer]]`: which traffic takes which of the paths.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use selection::{Bounds, Candidate, Fallback, MAX_CANDIDATES, Rule, Spread};
@@ -206,11 +206,12 @@ impl SteerConfig {
 pub(super) fn problems(entries: &[SteerConfig], paths: &[PathConfig], names: Names) -> Vec<Wrong> {
     let known: HashMap<&str, &PathConfig> =
         paths.iter().map(|path| (path.name.as_str(), path)).collect();
-    let mut found = Vec::new();
+    let (mut found, mut of_rules) = (Vec::new(), HashSet::new());
     for (at, entry) in entries.iter().enumerate() {
+        let is_new = of_rules.insert(entry.name.as_str());
         if let Some((key, value, allowed)) = entry.problem(names) {
             found.push((at, key, value, allowed));
-        } else if entries.iter().take(at).any(|other| other.name == entry.name) {
+        } else if !is_new {
             found.push((at, "name", entry.name.clone(), "another name for each rule"));
         } else if let Some((value, allowed)) = wrong_path(entry, &known) {
             found.push((at, "paths", value, allowed));
