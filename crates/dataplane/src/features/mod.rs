@@ -40,6 +40,7 @@ pub(crate) mod open;
 mod overlay;
 pub(crate) mod paths;
 pub(crate) mod rare;
+mod reception;
 pub(crate) mod replication;
 pub(crate) mod seal;
 pub(crate) mod segments;

@@ -11,15 +11,14 @@ mod setup;
 mod take;
 
 use io::Packet;
-use outcome::{DropReason, Outcome};
+use outcome::DropReason;
 
 use crate::features::hands::Hands;
 use crate::features::rare::{Held, Next, Rare, Subject};
+use crate::features::reception::Reception;
 use crate::model::{Bfd, Fate, Meta};
-use crate::out::AnyOut;
 pub(crate) use sessions::Sessions;
 pub use setup::{BfdAsked, BfdChange, BfdRefusals, BfdReports, BfdSession};
-use take::Reception;
 
 impl Rare for Bfd {
     type Kept = Option<Box<Sessions>>;
@@ -39,14 +38,7 @@ impl Rare for Bfd {
             Some(sessions) => sessions.take(hands, &packet, meta),
             None => Reception::Other,
         };
-        match taken {
-            Reception::Heard => hands.out.end(packet, Outcome::Consumed),
-            Reception::Refused => hands.out.drop(packet, DropReason::BfdRefused),
-            Reception::Other => {
-                return Some(Next { action: self.0.action(), packet, fields: None });
-            }
-        }
-        None
+        taken.carry_out(hands, packet, (DropReason::BfdRefused, self.0))
     }
 
     fn explains(&self, _cut: Option<usize>) -> Fate {

@@ -8,21 +8,12 @@ use wire::{L4Checksum, parse_ip, verify_l4_checksum};
 
 use super::sessions::{Carried, Sessions};
 use crate::features::hands::Hands;
+use crate::features::reception::Reception;
 use crate::model::Meta;
 use crate::view::View;
 
-/// Fate of a packet that may be for a session.
-pub(super) enum Reception {
-    /// Its session has heard it.
-    Heard,
-    /// It is between the ends of a session, and breaks a rule: counted by its kind.
-    Refused,
-    /// No session has these ends.
-    Other,
-}
-
 impl Sessions {
-    /// Takes a packet of a peer (RFC 5880 §6.8.6, RFC 5881 §5, RFC 5883 §4).
+    /// Takes a packet of a peer, if it is between the ends of a session (RFC 5880 §6.8.6, RFC 5881 §5, RFC 5883 §4).
     pub(super) fn take(
         &mut self,
         hands: &mut Hands<'_>,
@@ -67,7 +58,7 @@ impl Sessions {
         carried.tell(hands.out);
         let due_ns = carried.due_ns(now_ns);
         self.agenda.set(by_ends, due_ns);
-        Reception::Heard
+        Reception::Taken
     }
 
     /// Slot of the session between two addresses: the one of the interface, or else of any.

@@ -11,17 +11,16 @@ mod setup;
 mod take;
 
 use io::Packet;
-use outcome::{DropReason, Outcome};
+use outcome::DropReason;
 
 use crate::features::hands::Hands;
 use crate::features::rare::{Held, Next, Rare, Subject};
+use crate::features::reception::Reception;
 use crate::model::{Fate, Measure, Meta};
-use crate::out::AnyOut;
 pub(crate) use sessions::Paths;
 pub use setup::{
     PathReflector, PathReport, PathReports, PathSession, PathSetup, ProbeExit, Probes,
 };
-use take::Taken;
 
 impl Rare for Measure {
     type Kept = Option<Box<Paths>>;
@@ -39,16 +38,9 @@ impl Rare for Measure {
     ) -> Option<Next> {
         let taken = match kept {
             Some(paths) => paths.take(hands, &packet, meta),
-            None => Taken::Other,
+            None => Reception::Other,
         };
-        match taken {
-            Taken::Counted => hands.out.end(packet, Outcome::Consumed),
-            Taken::Refused => hands.out.drop(packet, DropReason::ProbeRefused),
-            Taken::Other => {
-                return Some(Next { action: self.other.action(), packet, fields: None });
-            }
-        }
-        None
+        taken.carry_out(hands, packet, (DropReason::ProbeRefused, self.other))
     }
 
     fn explains(&self, _cut: Option<usize>) -> Fate {

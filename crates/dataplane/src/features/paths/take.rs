@@ -10,46 +10,33 @@ use wire::{Headers, L4Checksum, icmp, parse_ip, protocol, verify_l4_checksum};
 use super::sessions::{Paths, wall};
 use crate::features::crafted::{Outside, Upper, made, way_out};
 use crate::features::hands::Hands;
+use crate::features::reception::Reception;
 use crate::model::{Meta, Origin};
 use crate::view::View;
 
 /// Longest probe of others that is sent back, in bytes of its UDP payload.
 const LONGEST: usize = 1472;
 
-/// Fate of a packet that may be a probe or a reply.
-pub(super) enum Taken {
-    /// It was answered, or measured something.
-    Counted,
-    /// It is a probe or a reply, and measures nothing: counted by its kind.
-    Refused,
-    /// It is neither.
-    Other,
-}
-
-impl From<Reply> for Taken {
-    fn from(reply: Reply) -> Taken {
-        match reply {
-            Reply::Answer(_) => Taken::Counted,
-            Reply::Refused => Taken::Refused,
-        }
-    }
-}
-
 impl Paths {
     /// Takes a packet that may be a probe or a reply.
-    pub(super) fn take(&mut self, hands: &mut Hands<'_>, packet: &Packet, meta: &Meta) -> Taken {
+    pub(super) fn take(
+        &mut self,
+        hands: &mut Hands<'_>,
+        packet: &Packet,
+        meta: &Meta,
+    ) -> Reception {
         let bytes = packet.data();
-        let Ok(h) = parse_ip(bytes) else { return Taken::Other };
+        let Ok(h) = parse_ip(bytes) else { return Reception::Other };
         let is_decrypted = meta.ingress.via().is_some();
         if verify_l4_checksum(bytes, &h) == L4Checksum::Invalid {
-            return Taken::Other;
+            return Reception::Other;
         }
         let whole = bytes.get(usize::from(h.header_len)..h.total_len.into());
-        let Some(above) = whole else { return Taken::Other };
+        let Some(above) = whole else { return Reception::Other };
         if h.protocol != protocol::UDP {
             return self.take_echo(hands, &h, above, is_decrypted);
         }
-        let Ok(datagram) = UdpHeader::parse(above) else { return Taken::Other };
+        let Ok(datagram) = UdpHeader::parse(above) else { return Reception::Other };
         let key = (h.dst, h.src, true, h.dst_port);
         let session = self.by_reply.get(&key).and_then(|at| self.sessions.get_mut(*at));
         if let Some(session) = session.filter(|session| session.is_of(is_decrypted)) {
@@ -58,7 +45,7 @@ impl Paths {
         }
         match is_decrypted {
             true => self.reflect(hands, &h, datagram.payload(), meta),
-            false => Taken::Other,
+            false => Reception::Other,
         }
     }
 
@@ -68,9 +55,9 @@ impl Paths {
         h: &Headers,
         above: &[u8],
         is_decrypted: bool,
-    ) -> Taken {
+    ) -> Reception {
         let Some((header, body)) = above.split_first_chunk::<{ icmp::HEADER_LEN }>() else {
-            return Taken::Other;
+            return Reception::Other;
         };
         let ident = u16::from_be_bytes([header[4], header[5]]);
         let key = (h.dst, h.src, false, ident);
@@ -79,7 +66,7 @@ impl Paths {
         let Some(session) =
             session.filter(|it| it.is_of(is_decrypted) && paths::echo::Echo::parse(body).is_some())
         else {
-            return Taken::Other;
+            return Reception::Other;
         };
         let reply = session.prober.receive(hands.out.reports.clock_ns(), body);
         counted(hands, reply)
@@ -92,36 +79,43 @@ impl Paths {
         h: &Headers,
         payload: &[u8],
         meta: &Meta,
-    ) -> Taken {
+    ) -> Reception {
         let Some(it) = self.reflector.as_mut().filter(|it| it.port == h.dst_port) else {
-            return Taken::Other;
+            return Reception::Other;
         };
         let mut out = [0; LONGEST];
         if self.answers.is_full() || payload.len() > LONGEST {
-            return Taken::Refused;
+            return Reception::Refused;
         }
         let from = SocketAddr::new(h.src, h.src_port);
         let asked = Asked { from, ttl: h.ttl, class: h.traffic_class };
         let received = wall();
         let stay = Stay { now_ns: hands.out.reports.clock_ns(), received, sent: received };
         let Some((len, dscp)) = it.reflector.reflect(payload, asked, stay, &mut out) else {
-            return Taken::Refused;
+            return Reception::Refused;
         };
-        let Some(origin) = way_back(hands.view, meta) else { return Taken::Refused };
+        let Some(origin) = way_back(hands.view, meta) else { return Reception::Refused };
         let ends = Outside { src: h.dst, dst: h.src, dscp };
         let upper = Upper::Udp(h.dst_port, h.src_port);
         let reply = out.get(..len).unwrap_or_default();
-        let Some((packet, h)) = made(hands.out, ends, upper, reply) else { return Taken::Refused };
+        let Some((packet, h)) = made(hands.out, ends, upper, reply) else {
+            return Reception::Refused;
+        };
         hands.out.counters.work.probes_reflected.add(1);
         // There is room: it was looked at before.
         let _ = self.answers.try_push((packet, h, origin));
-        Taken::Counted
+        Reception::Taken
     }
 }
 
-fn counted(hands: &Hands<'_>, reply: Reply) -> Taken {
-    hands.out.counters.work.probes_answered.add(u64::from(matches!(reply, Reply::Answer(_))));
-    reply.into()
+fn counted(hands: &Hands<'_>, reply: Reply) -> Reception {
+    match reply {
+        Reply::Answer(_) => {
+            hands.out.counters.work.probes_answered.add(1);
+            Reception::Taken
+        }
+        Reply::Refused => Reception::Refused,
+    }
 }
 
 /// How the answer to a decrypted packet leaves: by the tunnel interface that the packet came in by, if there is one.
