@@ -26,7 +26,7 @@ use dataplane::{BfdAsked, BfdChange, BfdReports};
 use report::Occurrence;
 
 use crate::clock::Now;
-use crate::workers::Workers;
+use crate::workers::set::Workers;
 
 pub use owner::Carrier;
 use owner::{Changed, Owner};

@@ -29,7 +29,7 @@ use crate::clock::Now;
 use crate::linux::edge::OwnInterfaces;
 use crate::slots;
 use crate::way_back::WorkingPort;
-use crate::workers::Workers;
+use crate::workers::set::Workers;
 
 /// How long a peer may take to tell its rings.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);

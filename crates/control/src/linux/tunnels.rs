@@ -28,7 +28,7 @@ use crate::linux::edge::OwnInterfaces;
 use crate::slots;
 use crate::sources::Interfaces;
 use crate::texts::binding_text;
-use crate::workers::Workers;
+use crate::workers::set::Workers;
 use crate::xfrm_interfaces::XfrmInterfaces;
 
 /// A tunnel interface.

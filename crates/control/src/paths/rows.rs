@@ -10,7 +10,7 @@ use report::{MeasuredPath, MeasuredPaths, ReflectorCounts};
 use super::states::shown;
 use super::{Paths, Session};
 use crate::clock::Now;
-use crate::workers::Workers;
+use crate::workers::set::Workers;
 
 impl Paths {
     /// Everything that is measured, asked of the worker.
