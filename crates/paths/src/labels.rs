@@ -56,6 +56,8 @@ pub struct Remover {
     by: u64,
     /// Places of senders, and when each has asked last.
     known: HashMap<u64, (usize, u64)>,
+    /// No sender is without probes for long enough before, as far as is known.
+    used_until_ns: u64,
 }
 
 impl Remover {
@@ -64,7 +66,7 @@ impl Remover {
         let senders = labels.senders.iter().map(|sender| sender.load(Ordering::Relaxed));
         let known = senders.zip(0..).filter(|(sender, _)| *sender != 0);
         let known = known.map(|(sender, place)| (sender, (place, 0))).collect();
-        Remover { labels, by, known }
+        Remover { labels, by, known, used_until_ns: 0 }
     }
 
     /// The labels of a sender: those that it has, or others. `None` if there are none left.
@@ -86,6 +88,9 @@ impl Remover {
     /// Finds a place for a new sender. It hangs on both identities, so that labels of before a restart are, most likely, another's.
     fn add(&mut self, sender: u64, now_ns: u64) -> Option<usize> {
         if self.known.len() >= SENDERS {
+            if now_ns <= self.used_until_ns {
+                return None;
+            }
             let labels = &self.labels;
             self.known.retain(|_, (place, asked_ns)| {
                 let is_kept = now_ns.saturating_sub(*asked_ns) <= KEPT_NS;
@@ -94,6 +99,8 @@ impl Remover {
                 }
                 is_kept
             });
+            let oldest_ns = self.known.values().map(|(_, asked_ns)| *asked_ns).min();
+            self.used_until_ns = oldest_ns.map_or(0, |oldest_ns| oldest_ns.saturating_add(KEPT_NS));
         }
         // A multiplier of Knuth's (MMIX); the upper bits are the good ones.
         let first = ((sender ^ self.by).wrapping_mul(6_364_136_223_846_793_005) >> 32) as usize;

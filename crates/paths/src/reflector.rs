@@ -26,6 +26,8 @@ pub struct Reflector {
     keys: Vec<Key>,
     limits: Limits,
     counts: HashMap<(SocketAddr, u16), Count>,
+    /// No session is without probes for long enough before, as far as is known.
+    used_until_ns: u64,
     tokens_ns: u64,
     filled_ns: u64,
     reflections: Reflections,
@@ -83,8 +85,17 @@ impl Reflector {
     pub fn new(keys: Vec<Key>, limits: Limits) -> Reflector {
         let counts = HashMap::with_capacity(limits.sessions);
         let reflections = Reflections::default();
-        let (tokens_ns, filled_ns) = (SECOND_NS, 0);
-        Reflector { keys, limits, counts, tokens_ns, filled_ns, reflections, remover: None }
+        let (used_until_ns, tokens_ns, filled_ns, remover) = (0, SECOND_NS, 0, None);
+        Reflector {
+            keys,
+            limits,
+            counts,
+            used_until_ns,
+            tokens_ns,
+            filled_ns,
+            reflections,
+            remover,
+        }
     }
 
     /// The same, of a host that removes second copies: senders that ask get labels.
@@ -193,8 +204,11 @@ impl Reflector {
             *count = Count { next: seq.wrapping_add(1), last_ns: now_ns };
             return seq;
         }
-        if self.counts.len() >= self.limits.sessions {
+        if self.counts.len() >= self.limits.sessions && now_ns > self.used_until_ns {
             self.counts.retain(|_, count| now_ns.saturating_sub(count.last_ns) <= REFWAIT_NS);
+            let oldest_ns = self.counts.values().map(|count| count.last_ns).min();
+            self.used_until_ns =
+                oldest_ns.map_or(0, |oldest_ns| oldest_ns.saturating_add(REFWAIT_NS));
         }
         if self.counts.len() >= self.limits.sessions {
             self.reflections.uncounted += 1;
