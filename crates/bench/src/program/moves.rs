@@ -1,14 +1,13 @@
 //! `culvert-bench moves`: a path dies, and all flows on it take another one.
 
 use std::error::Error;
-use std::io::{self, Write};
 
 use bench::moves::{MoveOptions, MoveRow, moves};
 use config::EngineChoice;
 use control::providers;
 
 use super::cli::BenchMovesArgs;
-use super::growing::Growing;
+use super::growing::Rows;
 
 /// Prints each move as it comes: a line of a table, or a JSON object.
 pub fn run(args: &BenchMovesArgs, json: bool) -> Result<(), Box<dyn Error>> {
@@ -20,28 +19,9 @@ pub fn run(args: &BenchMovesArgs, json: bool) -> Result<(), Box<dyn Error>> {
         repeat: args.repeat,
         cpu: args.cpu,
     };
-    let mut table = Growing::new(HEAD);
-    table.fit(
-        &["100000", "100000", "100000", "1234.5", "1234.5", "1234.5", "1234.5", "1234.5"]
-            .map(str::to_owned),
-    );
-    let (mut number, mut failed) = (0, None);
-    moves(&options, |row| {
-        let line = match (json, number) {
-            (true, _) => serde_json::to_string(row).unwrap_or_default(),
-            (false, 0) => format!("{}\n{}", table.head(), table.line(&cells(row))),
-            (false, _) => table.line(&cells(row)),
-        };
-        number += 1;
-        if let Err(error) = writeln!(io::stdout(), "{line}") {
-            failed.get_or_insert(error);
-        }
-    })?;
-    match failed {
-        // Nobody reads any more, as with `| head`.
-        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
+    let mut rows = Rows::new(HEAD, WIDEST, json);
+    moves(&options, |row| rows.print(row, cells))?;
+    Ok(rows.finish()?)
 }
 
 const HEAD: &[&str] = &[
@@ -54,6 +34,10 @@ const HEAD: &[&str] = &[
     ">P99 US",
     ">MOST US",
 ];
+
+/// The widest cells that are expected.
+const WIDEST: &[&str] =
+    &["100000", "100000", "100000", "1234.5", "1234.5", "1234.5", "1234.5", "1234.5"];
 
 fn cells(row: &MoveRow) -> Vec<String> {
     let times =
