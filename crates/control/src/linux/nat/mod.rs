@@ -186,7 +186,8 @@ impl Nat {
             });
         }
         let told = &mut self.counters.refreshed;
-        self.upkeep.tell(now, &self.bindings, &mut round.requests, told);
+        let is_unsure = self.read_at.is_some() || self.dump.is_some();
+        self.upkeep.tell(now, &self.bindings, is_unsure, &mut round.requests, told);
         self.tell(&round.requests);
         self.bindings.apply(round.changes);
         round.steps

@@ -2,7 +2,7 @@
 //!
 //! Some of the connections are looked at every quarter of a second. One that has carried packets since Linux was told
 //! last is given its whole time again once a third of that is over. So a connection that falls silent is kept
-//! between two thirds and the whole of the time that Linux would keep it.
+//! for the whole of the time that Linux would keep it, and for a third more at most.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -37,8 +37,16 @@ impl Upkeep {
         self.looked_at.map_or(Duration::ZERO, |at| INTERVAL.saturating_sub(now.since(at)))
     }
 
-    /// Appends what Linux is to be told, and counts that.
-    pub fn tell(&mut self, now: Now, bindings: &Bindings, requests: &mut Vec<u8>, told: &mut u64) {
+    /// Appends what Linux is to be told, and counts that. `is_unsure` while events were lost, and a dump has not told yet how
+    /// far connections are: each may have been answered, or be another one that began since.
+    pub fn tell(
+        &mut self,
+        now: Now,
+        bindings: &Bindings,
+        is_unsure: bool,
+        requests: &mut Vec<u8>,
+        told: &mut u64,
+    ) {
         if bindings.is_empty() || self.due_in(now) > Duration::ZERO {
             return;
         }
@@ -55,8 +63,13 @@ impl Upkeep {
             }
             let status = Status(upkeep.status.load(Relaxed));
             let protocol = binding.entry.original.protocol;
+            // The shortest time that it may have left, and the longest that it may be kept.
+            let (least, most) = match is_unsure {
+                true => (Status::default(), status.with(Status::SEEN_REPLY)),
+                false => (status, status),
+            };
             let since_ms = now_ms.saturating_sub(upkeep.told_ms.load(Relaxed));
-            if since_ms < u64::from(timeouts.running(protocol, status)) * 1000 / 3 {
+            if since_ms < u64::from(timeouts.running(protocol, least)) * 1000 / 3 {
                 return;
             }
             upkeep.told_packets.store(packets, Relaxed);
@@ -67,7 +80,7 @@ impl Upkeep {
                 true => Status::ASSURED,
                 false => Status::default(),
             };
-            message::refresh(&entry, timeouts.of(protocol, status), set, requests);
+            message::refresh(&entry, timeouts.of(protocol, most), set, requests);
             *told += 1;
         });
     }
