@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use xfrm::codec::{LifetimeConfig, Message, MessageWriter, SaFlush, flag, kind};
 
 use super::Plane;
-use super::xfrm_kernel::XfrmKernel;
+use super::xfrm_kernel::{Amid, XfrmKernel};
 use crate::install::{delete_policy, delete_sa, ends, limits, new_policy, new_sa_within};
 use crate::sources::kernel::KernelSource;
 
@@ -42,11 +42,11 @@ enum Step {
     FlushPolicies,
     /// The kernel encrypts packets by an outbound SA of a tunnel.
     Encrypts(u32, u32),
-    /// It does so between two requests of the daemon's, after so many more.
-    EncryptsAmid(u32, u32, u32),
+    /// It does so between two requests of the daemon's.
+    EncryptsAmid(Amid, u32, u32),
     /// A worker does, if it has the SA.
     Sends(u32, u32),
-    /// A worker does that has not taken over what has changed since the step before.
+    /// A worker does that has not taken over what has changed since the step before, or that the SA has gone.
     SendsLate(u32, u32),
     /// Requests to the kernel fail.
     Fails(u32),
@@ -60,6 +60,10 @@ enum Step {
     Rounds(u32),
 }
 
+fn amid() -> impl Strategy<Value = Amid> {
+    prop_oneof![2 => (0..6u32).prop_map(Amid::After), 1 => Just(Amid::BeforeSet)]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (0..3 * TUNNELS, prop::bool::weighted(0.7)).prop_map(|(n, is_new)| Step::Policy(n, is_new)),
@@ -67,7 +71,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::FlushSas),
         1 => Just(Step::FlushPolicies),
         3 => (0..TUNNELS, 1..50u32).prop_map(|(t, n)| Step::Encrypts(t, n)),
-        4 => (0..6u32, 0..TUNNELS, 1..50u32).prop_map(|(after, t, n)| Step::EncryptsAmid(after, t, n)),
+        6 => (amid(), 0..TUNNELS, 1..50u32).prop_map(|(amid, t, n)| Step::EncryptsAmid(amid, t, n)),
         6 => (0..TUNNELS, prop_oneof![9 => 1..50u32, 1 => 1..3_000_000u32])
             .prop_map(|(t, n)| Step::Sends(t, n)),
         3 => (0..TUNNELS, 1..50u32).prop_map(|(t, n)| Step::SendsLate(t, n)),
@@ -123,8 +127,10 @@ impl Model {
 struct Beside {
     plane: Plane,
     kernel: XfrmKernel,
-    /// Outbound SAs as a late worker has them, by tunnel, with their place among all.
+    /// Outbound SAs as a late worker has them, by tunnel, with their place among all: those too that have gone.
     late: BTreeMap<u32, (u32, Arc<SaEntry<Sa>>)>,
+    /// Outbound SAs that packets may use, likewise. One that the kernel has replaced stays until that is heard.
+    used: BTreeMap<u32, (u32, Arc<SaEntry<Sa>>)>,
 }
 
 fn flush(kind: u16) -> Message {
@@ -158,7 +164,7 @@ impl Beside {
         plane.linux.put(Change::Rule(Rule::new(Family::V4, 32766, 254)));
         plane.linux.put(address());
         let kernel = plane.xfrm.clone().expect("a kernel");
-        Beside { plane, kernel, late: BTreeMap::new() }
+        Beside { plane, kernel, late: BTreeMap::new(), used: BTreeMap::new() }
     }
 
     /// The SA of the fast path with this number, if packets may use it.
@@ -183,16 +189,32 @@ impl Beside {
             // Of numbers that is made sure; what is counted meanwhile is overwritten.
             model.is_miscounted = true;
         }
-        for tunnel in 0..TUNNELS {
-            let Some(entry) = self.published(2 * tunnel) else { continue };
-            // It may have gone, and its end may not be heard yet.
-            let Some((sent, _)) = self.kernel.sent(ends(2 * tunnel).2) else { continue };
+        self.follow_published(model);
+        for (tunnel, (place, entry)) in &self.used {
+            // It may have gone, or be another one, and its end may not be heard yet.
+            if model.sas.get(&(2 * tunnel)) != Some(place) {
+                continue;
+            }
+            let (sent, _) = self.kernel.sent(ends(2 * tunnel).2).expect("an SA");
             let ceiling = entry.esp.ceiling().expect("a lease");
             assert!(
                 ceiling <= sent,
                 "tunnel {tunnel} may use {ceiling}, and the kernel is at {sent}"
             );
             assert!(entry.esp.live().sent().load(Relaxed) <= ceiling);
+        }
+    }
+
+    /// Follows what packets may use. What comes is made of what the kernel has.
+    fn follow_published(&mut self, model: &Model) {
+        for tunnel in 0..TUNNELS {
+            let Some(entry) = self.published(2 * tunnel) else {
+                self.used.remove(&tunnel);
+                continue;
+            };
+            if self.used.get(&tunnel).is_none_or(|(_, known)| !Arc::ptr_eq(known, &entry)) {
+                self.used.insert(tunnel, (model.sas[&(2 * tunnel)], entry));
+            }
         }
     }
 
@@ -215,14 +237,8 @@ impl Beside {
     }
 
     fn take(&mut self, model: &mut Model, step: &Step) {
-        let late = std::mem::take(&mut self.late);
-        for tunnel in 0..TUNNELS {
-            if let (Some(entry), Some(place)) =
-                (self.published(2 * tunnel), model.sas.get(&(2 * tunnel)))
-            {
-                self.late.insert(tunnel, (*place, entry));
-            }
-        }
+        let late = self.late.clone();
+        self.late.extend(self.used.iter().map(|(tunnel, used)| (*tunnel, used.clone())));
         match *step {
             Step::Policy(n, is_new) => {
                 let request = if is_new { new_policy(n) } else { delete_policy(n) };
@@ -263,11 +279,11 @@ impl Beside {
                     model.used((sa, place), numbers);
                 }
             }
-            Step::EncryptsAmid(after, tunnel, packets) => {
-                self.kernel.encrypt_amid(after, ends(2 * tunnel).2, packets);
+            Step::EncryptsAmid(amid, tunnel, packets) => {
+                self.kernel.encrypt_amid(amid, ends(2 * tunnel).2, packets);
             }
             Step::Sends(tunnel, packets) => {
-                if let Some((place, entry)) = self.late.get(&tunnel) {
+                if let Some((place, entry)) = self.used.get(&tunnel) {
                     Self::send(model, (2 * tunnel, *place), entry, packets);
                 }
             }
@@ -334,14 +350,19 @@ impl Beside {
         assert_eq!(had, wanted, "{model:?}");
     }
 
-    /// Everything goes back to the kernel, which has counted all of it.
-    fn give_back(mut self, model: &mut Model) {
+    /// Everything goes back to the kernel.
+    fn give_back_all(&mut self, model: &mut Model) {
         let mut rounds = 0;
         while !self.plane.daemon.sa.source.kernel_mut().is_none_or(KernelSource::release) {
             self.round(model, Duration::from_millis(1));
             rounds += 1;
             assert!(rounds < 3000, "not all goes back");
         }
+    }
+
+    /// Everything goes back to the kernel, which has counted all of it.
+    fn give_back(mut self, model: &mut Model) {
+        self.give_back_all(model);
         for (sa, place) in &model.sas {
             assert!(self.published(*sa).is_none(), "SA {sa} is still here");
             let (sent, packets) = self.kernel.sent(ends(*sa).2).expect("an SA");
@@ -365,6 +386,14 @@ fn run(steps: &[Step]) {
     beside.take(&mut model, &Step::Address(true));
     beside.calm_down(&mut model);
     beside.hold(&model);
+    // Whatever was missed is known: what packets use is what the kernel has.
+    for (tunnel, (place, _)) in &mut beside.used {
+        *place = model.sas[&(2 * tunnel)];
+    }
+    for tunnel in 0..TUNNELS {
+        let steps = [Step::Sends(tunnel, 20), Step::Encrypts(tunnel, 5), Step::Rounds(2)];
+        all(&mut beside, &mut model, &steps);
+    }
     beside.give_back(&mut model);
 }
 
@@ -377,4 +406,160 @@ proptest! {
     ) {
         run(&steps);
     }
+}
+
+/// A tunnel whose outbound SA is in the fast path.
+fn taken_over() -> (Beside, Model) {
+    let (mut beside, mut model) = (Beside::start(), Model::default());
+    let steps =
+        [Step::Policy(0, true), Step::Policy(1, true), Step::Sa(0, true), Step::Sa(1, true)];
+    all(&mut beside, &mut model, &steps);
+    // Limits of a later second, so that an SA added then is another one.
+    all(&mut beside, &mut model, &[Step::Rounds(60), Step::Pass(1500)]);
+    assert!(beside.published(0).is_some() && beside.published(1).is_some());
+    (beside, model)
+}
+
+fn all(beside: &mut Beside, model: &mut Model, steps: &[Step]) {
+    steps.iter().for_each(|step| beside.take(model, step));
+}
+
+/// News are lost, and the kernel does not answer in the round that follows.
+const UNHEARD: [Step; 4] = [Step::NewsLost, Step::Fails(100), Step::Rounds(1), Step::Fails(0)];
+
+/// An SA goes, which the daemon cannot hear of, and comes again with its keys, at its first number.
+fn replace_unheard(beside: &mut Beside, model: &mut Model, sa: u32) {
+    all(beside, model, &[Step::Sa(sa, false)]);
+    all(beside, model, &UNHEARD);
+    assert!(beside.published(sa).is_some(), "it could not be heard");
+    all(beside, model, &[Step::Sa(sa, true)]);
+}
+
+#[test]
+fn an_sa_replaced_unheard_goes_on_past_its_numbers() {
+    for used in [20, 5_000_020] {
+        let (mut beside, mut model) = taken_over();
+        // The second lot is of a lease that was renewed.
+        let sends = [Step::Sends(0, used / 2), Step::Pass(200), Step::Sends(0, used / 2)];
+        all(&mut beside, &mut model, &sends);
+        let old = beside.published(0).expect("taken");
+        replace_unheard(&mut beside, &mut model, 0);
+        assert_eq!(beside.kernel.sent(ends(0).2).expect("an SA").0, 0);
+        // It is heard that it came, and then the kernel is ahead of all that workers may use, also late ones.
+        all(&mut beside, &mut model, &[Step::Rounds(1)]);
+        let (sent, _) = beside.kernel.sent(ends(0).2).expect("an SA");
+        assert!(old.esp.ceiling().expect("a lease") <= sent, "{sent}");
+        let steps =
+            [Step::Sends(0, 20), Step::Encrypts(0, 5), Step::Rounds(60), Step::Sends(0, 20)];
+        all(&mut beside, &mut model, &steps);
+        let numbers = &model.used[&(0, model.sas[&0])];
+        assert!(numbers.iter().all(|numbers| *numbers.start() > used.into()), "{numbers:?}");
+        beside.give_back(&mut model);
+    }
+}
+
+#[test]
+fn the_kernel_gets_an_sa_back_that_was_replaced_unheard_past_its_numbers() {
+    let (mut beside, mut model) = taken_over();
+    all(&mut beside, &mut model, &[Step::Sends(0, 20)]);
+    replace_unheard(&mut beside, &mut model, 0);
+    // That it came is not heard either.
+    all(&mut beside, &mut model, &UNHEARD);
+    beside.give_back_all(&mut model);
+    let (sent, _) = beside.kernel.sent(ends(0).2).expect("an SA");
+    assert_eq!(sent, 20);
+}
+
+#[test]
+fn an_inbound_sa_replaced_unheard_begins_with_the_kernels_window() {
+    let (mut beside, mut model) = taken_over();
+    let old = beside.published(1).expect("taken");
+    // A worker receives packets, and the kernel is told.
+    old.esp.live().edge().store(50, Relaxed);
+    old.esp.live().count(100, 1);
+    all(&mut beside, &mut model, &[Step::Pass(1500), Step::Rounds(2)]);
+    replace_unheard(&mut beside, &mut model, 1);
+    all(&mut beside, &mut model, &[Step::Rounds(60)]);
+    let new = beside.published(1).expect("taken");
+    assert_eq!((old.esp.replay().edge(), new.esp.replay().edge()), (50, 0));
+}
+
+#[test]
+fn an_sa_that_went_is_taken_from_packets_though_the_kernel_does_not_answer() {
+    for news_are_lost in [false, true] {
+        let (mut beside, mut model) = taken_over();
+        let lost: &[Step] = if news_are_lost { &[Step::NewsLost] } else { &[Step::Sa(2, true)] };
+        all(&mut beside, &mut model, lost);
+        all(&mut beside, &mut model, &[Step::Sa(0, false), Step::Fails(100), Step::Rounds(1)]);
+        assert!(beside.published(0).is_none(), "lost: {news_are_lost}");
+    }
+}
+
+#[test]
+fn a_late_worker_gets_no_number_of_an_sa_that_goes_back() {
+    let (mut beside, mut model) = taken_over();
+    all(&mut beside, &mut model, &[Step::Sends(0, 20)]);
+    let late = beside.published(0).expect("taken");
+    // Nothing is lost if the kernel does not take the number at first.
+    let is_back = |beside: &mut Beside| {
+        beside.plane.daemon.sa.source.kernel_mut().is_none_or(KernelSource::release)
+    };
+    assert!(!is_back(&mut beside));
+    beside.round(&mut model, Duration::from_millis(1));
+    all(&mut beside, &mut model, &[Step::Fails(3)]);
+    beside.give_back_all(&mut model);
+    assert!(late.esp.lease(1).is_err());
+    assert_eq!(beside.kernel.sent(ends(0).2), Some((20, 20)));
+}
+
+/// The kernel encrypts just before its number is set: that lease is not used.
+#[test]
+fn a_lease_that_the_kernel_came_into_is_not_used() {
+    let (mut beside, mut model) = (Beside::start(), Model::default());
+    let enters =
+        [Step::EncryptsAmid(Amid::BeforeSet, 0, 10), Step::Policy(0, true), Step::Sa(0, true)];
+    all(&mut beside, &mut model, &enters);
+    for _ in 0..60 {
+        all(&mut beside, &mut model, &[Step::Rounds(1), Step::Sends(0, 1)]);
+    }
+    assert!(model.used[&(0, model.sas[&0])].len() > 10);
+    beside.give_back(&mut model);
+}
+
+/// The kernel has used numbers beyond the lease, which is heard or not.
+#[test]
+fn a_lease_is_not_renewed_across_numbers_of_the_kernel() {
+    for failures in 0..8 {
+        let (mut beside, mut model) = taken_over();
+        let steps = [
+            Step::Sends(0, 4_194_200),
+            Step::Encrypts(0, 10),
+            Step::NewsLost,
+            Step::Fails(failures),
+            Step::Pass(150),
+            Step::Sends(0, 1000),
+            Step::Sends(0, 1000),
+            Step::Fails(0),
+        ];
+        all(&mut beside, &mut model, &steps);
+        beside.give_back(&mut model);
+    }
+}
+
+/// The kernel has numbers beyond the lease: those that follow are beyond these.
+#[test]
+fn numbers_go_on_past_those_that_the_kernel_has_used() {
+    let (mut beside, mut model) = taken_over();
+    let steps = [
+        Step::Sends(0, 4_194_000),
+        Step::Encrypts(0, 5),
+        Step::Rounds(2),
+        Step::Sends(0, 1000),
+        Step::Encrypts(0, 5),
+        Step::Pass(200),
+        Step::Sends(0, 1000),
+    ];
+    all(&mut beside, &mut model, &steps);
+    assert!(model.used[&(0, model.sas[&0])].len() >= 4);
+    beside.give_back(&mut model);
 }

@@ -10,13 +10,22 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crypto::Keys;
 use netlink::memory::{InMemory, Inbox};
-use netlink::{Connection, Listener};
+use netlink::{Connection, Listener, Messages};
 use policy::{Action, Direction, PolicyConfig, SaConfig, SaId};
 use xfrm::codec::{self, AeventId, Be32, Field as _, Header, MessageWriter, constant, kind};
 use xfrm::{
     Backend, Counters, Database, Kernel, KernelEvents, Now, Output, PolicyLive, Refusal, Replay,
     SaEnd, SaLive, Sender, Settings, Start,
 };
+
+/// A moment amid the daemon's requests.
+#[derive(Clone, Copy, Debug)]
+pub enum Amid {
+    /// After so many more requests, and one.
+    After(u32),
+    /// Just before the next request that sets an SA's numbers, which knows nothing of it.
+    BeforeSet,
+}
 
 /// The kernel. Clones are the same.
 #[derive(Clone)]
@@ -30,8 +39,8 @@ struct State {
     now: Now,
     /// How many requests of the daemon are not answered, from now on.
     failures: u32,
-    /// Packets that come amid the daemon's requests: after how many of these, by which SA, how many.
-    amid: Option<(u32, u32, u32)>,
+    /// Packets that come amid the daemon's requests: when, by which SA, how many.
+    amid: Option<(Amid, u32, u32)>,
     /// Numbers of those that have come.
     came_amid: Vec<(u32, RangeInclusive<u64>)>,
 }
@@ -75,9 +84,9 @@ impl XfrmKernel {
         self.state().failures = requests;
     }
 
-    /// News were lost.
+    /// News since the last round, and this, are lost.
     pub fn lose_news(&self) {
-        self.news.lose();
+        self.news.lose_all();
     }
 
     /// The last number of an outbound SA that is used or given away, with its packets; `None` without the SA.
@@ -92,14 +101,19 @@ impl XfrmKernel {
         self.encrypt_in(&mut self.state(), spi, packets)
     }
 
-    /// It does so after so many requests of the daemon's, between two of them.
-    pub fn encrypt_amid(&self, after: u32, spi: u32, packets: u32) {
-        self.state().amid = Some((after, spi, packets));
+    /// It does so between two requests of the daemon's.
+    pub fn encrypt_amid(&self, amid: Amid, spi: u32, packets: u32) {
+        self.state().amid = Some((amid, spi, packets));
     }
 
     /// SPIs and numbers of packets that came so.
     pub fn take_amid(&self) -> Vec<(u32, RangeInclusive<u64>)> {
         std::mem::take(&mut self.state().came_amid)
+    }
+
+    fn come_amid(&self, state: &mut State, spi: u32, packets: u32) {
+        let numbers = self.encrypt_in(state, spi, packets);
+        state.came_amid.extend(numbers.map(|numbers| (spi, numbers)));
     }
 
     fn encrypt_in(&self, state: &mut State, spi: u32, packets: u32) -> Option<RangeInclusive<u64>> {
@@ -164,15 +178,20 @@ impl InMemory for XfrmKernel {
             state.failures -= 1;
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
+        let sets = Messages::new(datagram).any(|(header, _)| header.kind == kind::NEWAE);
+        if let Some((Amid::BeforeSet, spi, packets)) = state.amid.take_if(|_| sets) {
+            self.come_amid(&mut state, spi, packets);
+        }
         let answers = self.answer(&mut state, datagram);
-        if let Some((left, spi, packets)) = state.amid.take() {
-            match left.checked_sub(1) {
-                Some(left) => state.amid = Some((left, spi, packets)),
-                None => {
-                    let numbers = self.encrypt_in(&mut state, spi, packets);
-                    state.came_amid.extend(numbers.map(|numbers| (spi, numbers)));
-                }
+        match state.amid {
+            Some((Amid::After(0), spi, packets)) => {
+                state.amid = None;
+                self.come_amid(&mut state, spi, packets);
             }
+            Some((Amid::After(left), spi, packets)) => {
+                state.amid = Some((Amid::After(left - 1), spi, packets));
+            }
+            Some((Amid::BeforeSet, ..)) | None => {}
         }
         Ok(answers)
     }

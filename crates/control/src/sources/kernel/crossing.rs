@@ -20,7 +20,7 @@ use tracing::{debug, info, warn};
 use xfrm::{KernelNumbers, Replay};
 
 use super::lease::{self, Lease};
-use super::model::{KnownSa, Place, SaKey, Side};
+use super::model::{Closed, KnownSa, Place, SaKey, Side};
 use super::timing::INTERVAL;
 use super::why::Why;
 use super::{KernelSource, Merge};
@@ -42,6 +42,9 @@ const LOOKS_WAIT: Duration = Duration::from_secs(2);
 
 /// How long packets may be between where they are steered and a worker.
 const DRAIN: Duration = Duration::from_millis(5);
+
+/// How long an SA on its way back waits for a kernel that does not take its last number.
+const TOLD_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long an SA that the kernel uses, or whose numbers it does not tell, is left to it: at first, and twice
 /// as long each time that it happens again.
@@ -160,7 +163,7 @@ impl KernelSource {
             let result = match (known.place, known.side) {
                 (Place::Entering(since), Some(Side::Out)) => self.number(now, key, since),
                 (Place::Entering(since), _) if has_drained(since) => self.settle_in(now, key),
-                (Place::Leaving(_), Some(Side::Out)) => self.return_numbers(key),
+                (Place::Leaving(since), Some(Side::Out)) => self.return_numbers(now, key, since),
                 (Place::Leaving(since), _) if has_drained(since) => self.return_window(now, key),
                 _ => Ok(()),
             };
@@ -246,31 +249,42 @@ impl KernelSource {
         }
     }
 
-    /// Outbound: workers have let go of it; the kernel is told the last number.
-    fn return_numbers(&mut self, key: SaKey) -> io::Result<()> {
+    /// Outbound: workers have let go of it; the kernel is told the last number. It is told again for a while if it does not
+    /// answer, while packets are held.
+    fn return_numbers(&mut self, now: Now, key: SaKey, left: Instant) -> io::Result<()> {
+        match self.tell_last(key) {
+            Err(error) if now.since(left) < TOLD_WITHIN => {
+                debug!(%error, "a last number is told again")
+            }
+            Err(error) => {
+                self.returned(key);
+                return Err(error);
+            }
+            Ok(()) => self.returned(key),
+        }
+        Ok(())
+    }
+
+    /// Tells the kernel counts and the last number of an outbound SA that was taken from packets.
+    fn tell_last(&mut self, key: SaKey) -> io::Result<()> {
         let Some(known) = self.model.sa_mut(&key) else { return Ok(()) };
-        if let Some(entry) = known.closing.take() {
-            let id = known.learnt.id;
-            // From here on nobody gets a number, also a worker that has not let go yet.
-            let last = entry.esp.live().close();
-            let is_unused = match self.kernel.numbers(&id)? {
-                Some(now) => {
-                    known.note_kernels(&now);
-                    let is_unused = now.replay.sent == known.written.replay.sent;
-                    known.written.replay = now.replay;
-                    is_unused
-                }
-                None => false,
-            };
-            known.written.counters = known.counters(entry.esp.live());
+        let Some(entry) = known.closing.clone() else { return Ok(()) };
+        let (id, live) = (known.learnt.id, entry.esp.live());
+        // From here on nobody gets a number, also a worker that has not let go yet.
+        let closed = || Closed { last: live.close(), leased: None };
+        let last = known.closed.get_or_insert_with(closed).last;
+        if known.closed.as_ref().is_some_and(|closed| closed.leased.is_none()) {
+            if let Some(told) = self.kernel.numbers(&id)? {
+                known.note_kernels(&told);
+            }
+            known.written.counters = known.counters(live);
             self.kernel.set_counters(&id, &known.written)?;
             self.kernel.set_threshold(&id, USUAL_THRESHOLD)?;
-            // Where the kernel has gone on beyond the lease, it stays there.
-            if is_unused {
-                lease::give_back(&mut self.kernel, &id, &known.written, last)?;
-            }
+            known.closed = Some(Closed { last, leased: Some(known.written.clone()) });
         }
-        self.returned(key);
+        if let Some(leased) = known.closed.as_ref().and_then(|closed| closed.leased.as_ref()) {
+            lease::give_back(&mut self.kernel, &id, leased, last, entry.config.params.esn)?;
+        }
         Ok(())
     }
 
@@ -293,7 +307,8 @@ impl KernelSource {
     fn returned(&mut self, key: SaKey) {
         self.moving.remove(&key);
         let Some(known) = self.model.sa_mut(&key) else { return };
-        (known.place, known.ceiling, known.closing) = (Place::Kernel, None, None);
+        (known.place, known.ceiling) = (Place::Kernel, None);
+        (known.closing, known.closed) = (None, None);
         let why = known.why.as_ref().map(ToString::to_string).unwrap_or_default();
         info!(spi = spi(known), src = %known.learnt.src, dst = %known.learnt.id.dst, why, "handed back");
         self.touched.extend(self.model.link_of(&key));

@@ -63,18 +63,28 @@ impl KernelSource {
         if events.iter().any(|event| matches!(event, KernelEvent::All)) {
             self.let_judged_pass();
             self.learn_at = Some(now.at);
+            // Whatever is missed: no packet takes a number of an SA that has gone.
+            for event in events {
+                if let KernelEvent::SaGone(id, end) = event {
+                    self.sa_gone(now, &SaKey::from(&id), end.into());
+                }
+            }
             return Ok(());
         }
         // Linux tells what was requested; what the SA is has to be asked for, once for all events.
         let (mut asked, mut used) = (HashSet::new(), HashSet::new());
+        let mut failure = None;
         for event in events {
             match event {
+                // A dump will tell.
+                KernelEvent::Sa(_) | KernelEvent::SaDying(_) if failure.is_some() => {}
                 KernelEvent::Sa(id) | KernelEvent::SaDying(id) => {
                     if asked.insert(SaKey::from(&id)) {
                         self.generation += 1;
-                        match self.kernel.sa(&id, self.generation, now.xfrm())? {
-                            Some(sa) => self.sa_came(now, sa),
-                            None => self.sa_gone(now, &SaKey::from(&id), Gone::Deleted),
+                        match self.kernel.sa(&id, self.generation, now.xfrm()) {
+                            Ok(Some(sa)) => self.sa_came(now, sa),
+                            Ok(None) => self.sa_gone(now, &SaKey::from(&id), Gone::Deleted),
+                            Err(error) => failure = Some(error),
                         }
                     }
                 }
@@ -91,6 +101,9 @@ impl KernelSource {
                 KernelEvent::All => {}
             }
         }
+        if let Some(error) = failure {
+            return Err(error);
+        }
         // There is one event for each packet, thousands after a while in which this thread did not run.
         used.into_iter().for_each(|key| self.used_by_kernel(now, key));
         Ok(())
@@ -98,12 +111,14 @@ impl KernelSource {
 
     fn sa_came(&mut self, now: Now, mut sa: LearntSa) {
         let key = SaKey::from(&sa.id);
+        let is_behind = self.model.sa(&key).is_some_and(|known| known.is_ahead_of(&sa.numbers));
         if let Some(known) = self.model.sa(&key)
             && let (Ok((new, keys)), Ok((old, old_keys))) = (&mut sa.carried, &known.learnt.carried)
         {
             new.generation = old.generation;
-            if keys != old_keys || new.params.suite != old.params.suite {
-                // Another SA by the same name.
+            let is_other = keys != old_keys || new.params.suite != old.params.suite;
+            if is_other || is_behind && known.side == Some(Side::In) {
+                // Another SA by the same name. The window of an inbound one begins with the kernel's.
                 self.sa_gone(now, &key, Gone::Deleted);
             } else if new != old && known.place != Place::Kernel {
                 let config = new.clone();
@@ -116,6 +131,10 @@ impl KernelSource {
         self.touched.extend(self.model.put_sa(sa, now.at));
         if let Some(known) = self.model.sa_mut(&key).filter(|_| inherited.is_some()) {
             known.inherited = inherited;
+        }
+        // Whichever SA it is: an outbound one goes on past all numbers that were used under its key, and so does the kernel.
+        if is_behind {
+            self.used_by_kernel(now, key);
         }
     }
 

@@ -71,6 +71,11 @@ pub fn is_used(now: &KernelNumbers, written: &KernelNumbers) -> bool {
     now.replay.sent != written.replay.sent || now.counters.packets != written.counters.packets
 }
 
+/// The last number of an SA (RFC 4303 section 3.3.3).
+pub fn last_number(is_esn: bool) -> u64 {
+    if is_esn { u64::MAX } else { u64::from(u32::MAX) }
+}
+
 /// Moves the kernel's number on by a lease; returns where to, `None` if the kernel came in between.
 fn set(
     kernel: &mut Kernel,
@@ -78,9 +83,8 @@ fn set(
     before: &KernelNumbers,
     is_esn: bool,
 ) -> io::Result<Option<u64>> {
-    let last = if is_esn { u64::MAX } else { u64::from(u32::MAX) };
     let mut leased = before.clone();
-    leased.replay.sent = before.replay.sent.saturating_add(NUMBERS).min(last);
+    leased.replay.sent = before.replay.sent.saturating_add(NUMBERS).min(last_number(is_esn));
     if !kernel.set_replay(id, &leased)? {
         return Ok(None);
     }
@@ -89,8 +93,9 @@ fn set(
     Ok(is_exact.then_some(leased.replay.sent))
 }
 
-/// Gives the numbers after `last` back; `leased` is what the kernel was told last, with the counters that
-/// it has. Returns whether the SA is there.
+/// Gives the numbers after `last` back, up to those of `leased`, which the kernel was told last with the counts that it
+/// has. Whatever it has used meanwhile, or was set to, it goes on past that and past `last`. May be called again after
+/// an error.
 ///
 /// # Errors
 /// The kernel did not answer or did not take them.
@@ -99,24 +104,32 @@ pub fn give_back(
     id: &SaId,
     leased: &KernelNumbers,
     last: u64,
-) -> io::Result<bool> {
-    let Some(before) = kernel.numbers(id)? else { return Ok(false) };
-    if is_used(&before, leased) {
-        // It goes on beyond the lease.
-        return Ok(true);
+    is_esn: bool,
+) -> io::Result<()> {
+    for attempt in 1..=ATTEMPTS {
+        let Some(before) = kernel.numbers(id)? else { return Ok(()) };
+        let used = before.counters.packets.saturating_sub(leased.counters.packets);
+        let mut exact = before.clone();
+        exact.replay.sent = match used {
+            0 if before.replay.sent == leased.replay.sent => last,
+            0 => before.replay.sent.max(last),
+            // They may lie beyond the lease, although it was told `last` since.
+            used => before.replay.sent.max(leased.replay.sent.saturating_add(used)),
+        };
+        if attempt == ATTEMPTS {
+            // It encrypts all the time: beyond what it may use in between.
+            exact.replay.sent = exact.replay.sent.saturating_add(NUMBERS);
+        }
+        exact.replay.sent = exact.replay.sent.min(last_number(is_esn));
+        if exact.replay.sent == before.replay.sent || !kernel.set_replay(id, &exact)? {
+            return Ok(());
+        }
+        let Some(after) = kernel.numbers(id)? else { return Ok(()) };
+        let between = after.counters.packets.saturating_sub(before.counters.packets);
+        // Each of these came after it was told. One that came before has a number that is not in this sum.
+        if after.replay.sent == exact.replay.sent.saturating_add(between) {
+            return Ok(());
+        }
     }
-    let mut exact = before.clone();
-    exact.replay.sent = last;
-    if !kernel.set_replay(id, &exact)? {
-        return Ok(false);
-    }
-    let Some(after) = kernel.numbers(id)? else { return Ok(false) };
-    let used = after.counters.packets.saturating_sub(before.counters.packets);
-    if after.replay.sent != last.saturating_add(used) {
-        // It has used numbers beyond the lease, before it was told: it must not come there again.
-        let mut beyond = before;
-        beyond.replay.sent = beyond.replay.sent.saturating_add(used);
-        return kernel.set_replay(id, &beyond);
-    }
-    Ok(true)
+    Ok(())
 }

@@ -73,6 +73,16 @@ pub struct KnownSa {
     pub inherited: Option<Inherited>,
     /// Set once it was taken from packets, until its last number is told.
     pub closing: Option<Arc<SaEntry<Sa>>>,
+    /// Set once nobody gets a number any more, until the last one is told.
+    pub closed: Option<Closed>,
+}
+
+/// Numbers of an outbound SA on its way back.
+pub struct Closed {
+    /// The last one that the fast path has used.
+    pub last: u64,
+    /// Numbers and counts that the kernel has, up to the ceiling, once it was told the counts.
+    pub leased: Option<KernelNumbers>,
 }
 
 impl KnownSa {
@@ -82,6 +92,13 @@ impl KnownSa {
         self.kernels.packets += now.counters.packets.saturating_sub(told.packets);
         self.kernels.bytes += now.counters.bytes.saturating_sub(told.bytes);
         *told = now.counters;
+    }
+
+    /// True if the kernel's numbers lie behind those that it was told. It never goes back by itself: another SA has taken
+    /// the place of this one, which nobody has told, or somebody has set the numbers.
+    pub fn is_ahead_of(&self, now: &KernelNumbers) -> bool {
+        let (told, now) = (&self.written.replay, &now.replay);
+        self.place != Place::Kernel && (now.sent < told.sent || now.edge < told.edge)
     }
 
     /// Counts with other ends that the kernel was not told.
@@ -267,6 +284,7 @@ impl Model {
                 ceiling: None,
                 inherited: None,
                 closing: None,
+                closed: None,
             };
             self.sas.insert(key, known);
         }

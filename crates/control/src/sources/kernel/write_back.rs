@@ -57,7 +57,7 @@ impl KernelSource {
         let live = entry.esp.live();
         let (sent, ceiling) = (live.sent().load(Relaxed), known.ceiling.unwrap_or(0));
         let is_esn = entry.config.params.esn;
-        let last = if is_esn { u64::MAX } else { u64::from(u32::MAX) };
+        let last = lease::last_number(is_esn);
         if ceiling < last && ceiling.saturating_sub(sent) < lease::RENEW_BELOW {
             match lease::renew(&mut self.kernel, &id, &known.written, is_esn)? {
                 Lease::Taken(_, ceiling) => {
