@@ -3,11 +3,13 @@
 use std::fmt;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use report::{BfdRow, BfdSessions, BfdState};
+
+use super::rows::{Count, counts, kinds};
 
 /// Registers the connection and its sessions.
 pub fn register(registry: &mut Registry, bfd: &BfdSessions) {
@@ -18,10 +20,7 @@ pub fn register(registry: &mut Registry, bfd: &BfdSessions) {
 #[derive(Debug)]
 struct Bfd(BfdSessions);
 
-/// A counter of each session: name, text, and value.
-type Count = (&'static str, &'static str, fn(&BfdRow) -> u64);
-
-const COUNTS: [Count; 2] = [
+const COUNTS: [Count<BfdRow>; 2] = [
     ("bfd_sent_packets", "Packets of BFD sent for a session", |row| row.sent),
     ("bfd_received_packets", "Packets of BFD that a session has heard", |row| row.received),
 ];
@@ -47,23 +46,9 @@ impl Collector for Bfd {
             let is_up = u32::from(row.state == BfdState::Up);
             up.encode_family(&labels(row))?.encode_gauge(&is_up)?;
         }
-        for (name, text, count) in COUNTS {
-            let mut family = encoder.encode_descriptor(name, text, None, MetricType::Counter)?;
-            for row in sessions {
-                family
-                    .encode_family(&labels(row))?
-                    .encode_counter::<NoLabelSet, u64, u64>(&count(row), None)?;
-            }
-        }
+        counts(&mut encoder, &COUNTS, sessions, labels)?;
         let text = "Packets between the ends of a session that were refused, by kind";
-        let mut family =
-            encoder.encode_descriptor("bfd_refused_packets", text, None, MetricType::Counter)?;
-        for (kind, count) in refused {
-            family
-                .encode_family(&[("kind", kind.clone())])?
-                .encode_counter::<NoLabelSet, u64, u64>(count, None)?;
-        }
-        Ok(())
+        kinds(&mut encoder, ("bfd_refused_packets", text), refused)
     }
 }
 

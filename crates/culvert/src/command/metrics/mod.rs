@@ -10,6 +10,7 @@ mod families;
 mod latency;
 mod limits;
 mod paths;
+mod rows;
 mod serve;
 mod text;
 

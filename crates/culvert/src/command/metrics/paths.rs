@@ -9,6 +9,8 @@ use prometheus_client::registry::{Registry, Unit};
 
 use report::{MeasuredPath, MeasuredPaths};
 
+use super::rows::{Count, counts, kinds};
+
 const MS_PER_S: f64 = 1e3;
 
 /// Registers paths and the reflector.
@@ -22,9 +24,6 @@ struct Paths(MeasuredPaths);
 
 /// A gauge of each path: name, text, unit, and value. `None` while nothing is known.
 type Gauge = (&'static str, &'static str, Option<Unit>, fn(&MeasuredPath) -> Option<f64>);
-
-/// A counter of each path: name, text, and value.
-type Count = (&'static str, &'static str, fn(&MeasuredPath) -> u64);
 
 const GAUGES: [Gauge; 5] = [
     ("path_delay", "Median of a path's delays, there and back", Some(Unit::Seconds), |path| {
@@ -50,7 +49,7 @@ const GAUGES: [Gauge; 5] = [
     }),
 ];
 
-const COUNTS: [Count; 2] = [
+const COUNTS: [Count<MeasuredPath>; 2] = [
     ("path_probes", "Probes of a path", |path| path.sent),
     ("path_replies", "Probes of a path that were answered", |path| path.answered),
 ];
@@ -87,15 +86,7 @@ impl Collector for Paths {
                 let all = [name, dscp, ("state", path.state.name().to_owned())];
                 states.encode_family(&all)?.encode_gauge(&1u32)?;
             }
-            for (name, text, count) in COUNTS {
-                let mut family =
-                    encoder.encode_descriptor(name, text, None, MetricType::Counter)?;
-                for path in paths {
-                    family
-                        .encode_family(&labels(path))?
-                        .encode_counter::<NoLabelSet, u64, u64>(&count(path), None)?;
-                }
-            }
+            counts(&mut encoder, &COUNTS, paths, labels)?;
             let text = "Replies of a path that measured nothing, by kind";
             let mut family =
                 encoder.encode_descriptor("path_refused", text, None, MetricType::Counter)?;
@@ -114,17 +105,7 @@ impl Collector for Paths {
                 .encode_descriptor("path_reflected", text, None, MetricType::Counter)?
                 .encode_counter::<NoLabelSet, u64, u64>(&reflector.reflected, None)?;
             let text = "Probes of others that were not sent back, and less usual reflections";
-            let mut family = encoder.encode_descriptor(
-                "path_reflector_refused",
-                text,
-                None,
-                MetricType::Counter,
-            )?;
-            for (kind, count) in &reflector.refused {
-                family
-                    .encode_family(&[("kind", kind.clone())])?
-                    .encode_counter::<NoLabelSet, u64, u64>(count, None)?;
-            }
+            kinds(&mut encoder, ("path_reflector_refused", text), &reflector.refused)?;
         }
         Ok(())
     }
