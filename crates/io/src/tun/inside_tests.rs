@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::segment::{Limits, SegmentError, Segmenter};
-use super::super::vnet::{Gso, VnetHeader};
+use super::super::vnet::{Gso, UdpTunnel, VnetHeader};
 use super::*;
 
 const LIMITS: Limits = Limits { segment: 1700, frame: 1792 };
@@ -110,8 +110,19 @@ proptest! {
             csum_offset: if is_udp { 6 } else { 16 },
             ..VnetHeader::PLAIN
         };
-        let alone = cut(vnet(0), inside, Limits { segment: LIMITS.segment - at, ..LIMITS });
+        let alone = cut(vnet(0), inside.clone(), Limits { segment: LIMITS.segment - at, ..LIMITS });
         let segments = cut(vnet(at), whole.clone(), LIMITS);
+        if protocol == UDP {
+            let udp_at = whole.len() - inside.len() - headers.len();
+            let tunnel = UdpTunnel {
+                is_v4: is_v4_outside,
+                has_checksum: word(&headers, 6) != 0,
+                udp_at: udp_at as u16,
+                inside_at: at as u16,
+            };
+            let named = VnetHeader { tunnel: Some(tunnel), ..vnet(at) };
+            prop_assert_eq!(cut(named, whole.clone(), LIMITS), segments.clone(), "by its name");
+        }
         prop_assert_eq!(segments.len(), alone.len());
         let outer_len = if is_v4_outside { 20 } else { 40 };
         for (number, (segment, inside)) in segments.iter().zip(&alone).enumerate() {
@@ -171,5 +182,61 @@ fn tunnels_that_are_not_known_are_refused() {
         [(gre, sequence.as_slice()), (17, &nested), (17, &vxlan[..8]), (50, &known), (4, &[0; 4])]
     {
         assert_eq!(refused(protocol, between), Some(SegmentError::Malformed), "{between:?}");
+    }
+}
+
+#[test]
+fn a_named_tunnel_that_is_not_there_is_refused() {
+    let (_, vxlan) = between("vxlan", true);
+    let inside = ip(true, TCP, &tcp(&[7; 3000]));
+    let packet = ip(true, UDP, &[vxlan.as_slice(), &inside].concat());
+    let right = UdpTunnel { is_v4: true, has_checksum: false, udp_at: 20, inside_at: 50 };
+    let vnet = VnetHeader {
+        needs_csum: true,
+        gso: Gso::TcpV4,
+        gso_size: 1000,
+        csum_start: 70,
+        csum_offset: 16,
+        tunnel: Some(right),
+        ..VnetHeader::PLAIN
+    };
+    let outcome =
+        |vnet: VnetHeader, packet: &[u8]| Segmenter::new(&vnet, &mut packet.to_vec(), LIMITS).err();
+    let named = |tunnel| outcome(VnetHeader { tunnel: Some(tunnel), ..vnet }, &packet);
+    assert_eq!(named(right), None);
+    for (what, tunnel) in [
+        ("of the other family", UdpTunnel { is_v4: false, ..right }),
+        ("a UDP header elsewhere", UdpTunnel { udp_at: 24, ..right }),
+        ("in front of the packet", UdpTunnel { udp_at: 0, ..right }),
+        ("inside of the UDP header", UdpTunnel { inside_at: 27, ..right }),
+        ("no IP header", UdpTunnel { inside_at: 49, ..right }),
+        ("past the packet", UdpTunnel { inside_at: u16::MAX, ..right }),
+        ("at the packet's end", UdpTunnel { inside_at: packet.len() as u16, ..right }),
+    ] {
+        assert_eq!(named(tunnel), Some(SegmentError::Malformed), "{what}");
+    }
+    for (what, vnet) in [
+        ("no checksum", VnetHeader { needs_csum: false, ..vnet }),
+        ("not to be cut", VnetHeader { gso: Gso::None, ..vnet }),
+        ("of the other family inside", VnetHeader { gso: Gso::TcpV6, ..vnet }),
+        ("UDP inside", VnetHeader { gso: Gso::Udp, ..vnet }),
+        ("a checksum elsewhere", VnetHeader { csum_start: 74, ..vnet }),
+        ("a checksum outside", VnetHeader { csum_start: 20, ..vnet }),
+        ("a checksum past the packet", VnetHeader { csum_start: u16::MAX, ..vnet }),
+        ("segments without length", VnetHeader { gso_size: 0, ..vnet }),
+    ] {
+        assert_eq!(outcome(vnet, &packet), Some(SegmentError::Malformed), "{what}");
+    }
+    let unknown = VnetHeader { gso: Gso::Unknown(0x65), tunnel: None, csum_start: 20, ..vnet };
+    assert_eq!(outcome(unknown, &packet), Some(SegmentError::Kind), "both families outside");
+    // A tunnel in the tunnel: what is to be cut lies deeper.
+    let nested = ip(true, UDP, &[vxlan.as_slice(), &packet].concat());
+    let deep = VnetHeader { csum_start: 120, ..vnet };
+    assert_eq!(outcome(deep, &nested), Some(SegmentError::Malformed), "nested");
+    let mut fragment = packet.clone();
+    fragment[6] = 0x20;
+    assert_eq!(outcome(vnet, &fragment), Some(SegmentError::Malformed), "a fragment");
+    for len in 0..90 {
+        assert!(outcome(vnet, &packet[..len]).is_some(), "{len} bytes");
     }
 }

@@ -244,7 +244,8 @@ mod tests {
     #[test]
     fn offsets_count_from_the_packet() {
         let tunnel = UdpTunnel { is_v4: true, has_checksum: false, udp_at: 36, inside_at: 15 };
-        let header = VnetHeader { hdr_len: 90, csum_start: 86, tunnel: Some(tunnel), ..VnetHeader::PLAIN };
+        let header =
+            VnetHeader { hdr_len: 90, csum_start: 86, tunnel: Some(tunnel), ..VnetHeader::PLAIN };
         let behind = header.behind(16);
         assert_eq!((behind.hdr_len, behind.csum_start), (74, 70));
         assert_eq!(behind.tunnel, Some(UdpTunnel { udp_at: 20, inside_at: 0, ..tunnel }));

@@ -3,3 +3,4 @@
 mod common;
 mod frames;
 mod tun;
+mod tunnels;

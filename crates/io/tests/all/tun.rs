@@ -16,13 +16,13 @@ fn open(name: &str, mtu: u32) -> Tun {
     Tun::open(&config).expect("a TUN")
 }
 
-fn region(chunks: u32) -> (Umem, io::FramePool) {
+pub(crate) fn region(chunks: u32) -> (Umem, io::FramePool) {
     Umem::new(UmemConfig { chunks, chunk_size: ChunkSize::Bytes2048, populate: false })
         .expect("memory")
 }
 
 /// A TUN `name` in the calling thread's namespace, up, with both addresses and a default route.
-fn host(name: &str, number: u8, mtu: u32) -> Tun {
+pub(crate) fn host(name: &str, number: u8, mtu: u32) -> Tun {
     let tun = open(name, mtu);
     ip(&format!("link set {name} addrgenmode none"));
     tun.bring_up().expect("up");
@@ -32,16 +32,16 @@ fn host(name: &str, number: u8, mtu: u32) -> Tun {
 }
 
 /// The forwarder's count: packets, the longest, those joined on writing, those refused.
-struct Seen {
-    packets: u64,
-    longest: usize,
-    joined: u64,
-    refused: u64,
+pub(crate) struct Seen {
+    pub(crate) packets: u64,
+    pub(crate) longest: usize,
+    pub(crate) joined: u64,
+    pub(crate) refused: u64,
 }
 
 /// Runs `near` here and `far` in another namespace, with a forwarder between their TUNs that has
 /// `chunks` frames.
-fn between(
+pub(crate) fn between(
     mtu: u32,
     chunks: u32,
     near: impl FnOnce() + Send + 'static,
@@ -99,7 +99,7 @@ fn forward(mut one: Tun, mut two: Tun, chunks: u32, stop: &AtomicBool) -> Seen {
 }
 
 /// Bytes that can be told apart anywhere in the stream.
-fn pattern(len: usize) -> Vec<u8> {
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
