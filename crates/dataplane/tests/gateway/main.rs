@@ -48,6 +48,7 @@ mod ports;
 mod rates;
 mod reasons;
 mod replication;
+mod replication_changes;
 mod resync;
 mod route_based;
 mod shaping;

@@ -17,13 +17,15 @@ use crate::explain::ask;
 use crate::packets::{Ip, cut, hopped, number, reassemble};
 use crate::route_based::{MTU, everything, set_tunnels};
 use crate::support::{
-    Gateway, LAN, SIZES, Side, Spec, make_sa, policy, route, sa_config, template,
+    Gateway, LAN, SIZES, Side, Spec, ip, make_sa, policy, route, sa_config, template,
 };
 
 /// The tunnel interfaces, each with an SA.
 const TUNNELS: [u32; 2] = [20, 21];
 /// SPI of the first tunnel's SA.
-const FIRST_SPI: u32 = 0x700;
+pub const FIRST_SPI: u32 = 0x700;
+/// Distance of the SPI of a further SA of the same tunnel.
+pub const REKEYED: u32 = 0x1000;
 /// IP, UDP, label and control word.
 const OVERHEAD: usize = 36;
 /// Identity of the sender.
@@ -36,13 +38,29 @@ pub struct Sites {
     pub b: Gateway,
     labels: Arc<Labels>,
     removal: Removal,
+    setup: Setup,
 }
 
-fn gateway(side: Side, workers: usize, removal: Option<CopyRemoval>) -> Gateway {
-    let mut g = Gateway::with_workers(side, SIZES, 1024, workers);
+/// Settings of the sites.
+#[derive(Clone, Copy, Default)]
+pub struct Setup {
+    /// How long packets wait for those before them, in milliseconds.
+    pub wait_ms: u64,
+    /// Workers of each site beside the first.
+    pub more_workers: usize,
+    /// The copies' own headers, and the SAs', are of IPv6.
+    pub outer_v6: bool,
+    /// A sends its packets once, with parity.
+    pub parity: Option<ParityPlan>,
+}
+
+fn gateway(side: Side, setup: Setup, removal: Option<CopyRemoval>) -> Gateway {
+    let mut g = Gateway::with_workers(side, SIZES, 1024, 1 + setup.more_workers);
     publish(&mut g, removal);
-    for (at, if_id) in TUNNELS.into_iter().enumerate() {
-        add_tunnel(&mut g, at as u32, if_id, everything());
+    let spec = Spec { outer_v6: setup.outer_v6, ..Spec::default() };
+    for at in 0..TUNNELS.len() as u32 {
+        add_policies(&mut g, at, &spec);
+        add_sa(&mut g, at, &spec, FIRST_SPI + at);
     }
     g
 }
@@ -53,54 +71,110 @@ fn publish(g: &mut Gateway, removal: Option<CopyRemoval>) {
 }
 
 fn publish_by(g: &mut Gateway, removal: Option<CopyRemoval>, by: u32) {
-    let dst = Subnet { addr: g.side.other().lan(false, 0), len: 16 };
-    let to_first = route(table::MAIN, dst, RouteKind::Unicast, Some(by), None);
-    g.set_topology_but(vec![to_first], |topology| {
+    let to_first = [false, true].map(|v6| {
+        let Prefix { addr, len } = g.side.other().net(v6);
+        route(table::MAIN, Subnet { addr, len }, RouteKind::Unicast, Some(by), None)
+    });
+    g.set_topology_but(to_first.into(), |topology| {
         set_tunnels(topology, TUNNELS);
         topology.path_ends = Arc::new(PathEnds { removal, ..PathEnds::default() });
     });
 }
 
-/// The SA from A to B of a tunnel, and its policies for packets that match.
-fn add_tunnel(g: &mut Gateway, at: u32, if_id: u32, selector: Selector) {
-    let (spec, reqid) = (Spec::default(), at + 1);
+/// Policies of a tunnel for all packets from A to B.
+fn add_policies(g: &mut Gateway, at: u32, spec: &Spec) {
+    let (if_id, reqid) = (TUNNELS[at as usize], at + 1);
     let directions: &[Direction] = match g.side {
         Side::A => &[Direction::Out],
         Side::B => &[Direction::In, Direction::Forward],
     };
-    for direction in directions {
-        let template = policy::Template { reqid, ..template(&spec, Side::A) };
-        let index = 10 * reqid + *direction as u32;
-        let config = policy(index, *direction, selector, vec![template]);
-        g.db.put_policy(policy::PolicyConfig { if_id, ..config });
+    let all6 = Prefix { addr: ip("::"), len: 0 };
+    for (selector, base) in [(everything(), 10), (Selector::between(all6, all6), 50)] {
+        for direction in directions {
+            let template = policy::Template { reqid, ..template(spec, Side::A) };
+            let index = base * reqid + *direction as u32;
+            let config = policy(index, *direction, selector, vec![template]);
+            g.db.put_policy(policy::PolicyConfig { if_id, ..config });
+        }
     }
-    let config = sa_config(&spec, Side::A);
+}
+
+/// An SA from A to B of a tunnel.
+fn add_sa(g: &mut Gateway, at: u32, spec: &Spec, spi: u32) {
+    let config = sa_config(spec, Side::A);
     let mut params = config.params.clone();
-    params.spi = FIRST_SPI + at;
+    params.spi = spi;
     let sa = make_sa(&params);
-    g.db.add_sa(SaConfig { if_id, reqid, params, ..config }, sa).expect("new");
+    let if_id = TUNNELS[at as usize];
+    g.db.add_sa(SaConfig { if_id, reqid: at + 1, params, ..config }, sa).expect("new");
 }
 
 impl Sites {
     pub fn new(wait_ms: u64) -> Sites {
-        Sites::with_workers(wait_ms, 1)
+        Sites::with(Setup { wait_ms, ..Setup::default() })
     }
 
-    fn with_workers(wait_ms: u64, workers: usize) -> Sites {
+    pub fn with(setup: Setup) -> Sites {
         let labels = Arc::new(Labels::default());
         let removal = Remover::new(Arc::clone(&labels), 77).assign(SENDER, 0).expect("labels");
-        let removes = CopyRemoval { labels: Arc::clone(&labels), wait_ns: wait_ms * MS };
-        let a = gateway(Side::A, workers, None);
-        let b = gateway(Side::B, workers, Some(removes));
-        replicate(&a, removal, None);
-        Sites { a, b, labels, removal }
+        let removes = CopyRemoval { labels: Arc::clone(&labels), wait_ns: setup.wait_ms * MS };
+        let a = gateway(Side::A, setup, None);
+        let b = gateway(Side::B, setup, Some(removes));
+        let sites = Sites { a, b, labels, removal, setup };
+        sites.replicate(0, Some(&Arc::new(Streams::new(removal))));
+        sites
     }
 
     /// The same, where A sends its packets once, with parity.
     pub fn with_parity(wait_ms: u64, plan: ParityPlan) -> Sites {
-        let sites = Sites::with_workers(wait_ms, 1);
-        replicate(&sites.a, sites.removal, Some(plan));
-        sites
+        Sites::with(Setup { wait_ms, parity: Some(plan), ..Setup::default() })
+    }
+
+    /// Has A send calls by a path first; in copies, or with parity, if the far end consents to these streams.
+    pub fn replicate(&self, first: usize, streams: Option<&Arc<Streams>>) {
+        let names = ["one", "two"];
+        let exits = TUNNELS.iter().zip(names).map(|(ifindex, name)| {
+            Some(PathExit { name: name.into(), ifindex: *ifindex, clear: None })
+        });
+        let Setup { outer_v6, parity, .. } = self.setup;
+        let way = |at: usize| CopyWay {
+            name: names[at].into(),
+            ifindex: TUNNELS[at],
+            src: Side::A.lan(outer_v6, 1),
+            dst: Side::B.lan(outer_v6, 1),
+        };
+        let rule = SteerRule {
+            name: "voice".into(),
+            matches: TrafficMatch { dscp: Some(46), ..TrafficMatch::default() },
+            choice: Choice::new([Candidate { path: first as u16, weight: 1 }]),
+            copies: streams.map(|_| 0),
+        };
+        let beside = parity.map_or_else(|| Beside::Copy(way(1 - first)), Beside::Parity);
+        let replication = |streams| Replication { streams, way: way(first), beside };
+        let replications = streams.cloned().map(replication).into_iter().collect();
+        let steering = Steering::new(vec![rule], exits.collect());
+        self.a.tables.steer(steering.with_replications(replications));
+    }
+
+    /// Streams as a far end that consents anew has them.
+    pub fn streams(&self) -> Arc<Streams> {
+        Arc::new(Streams::new(self.removal))
+    }
+
+    /// Has B consent to copies, or not.
+    pub fn consent(&mut self, is_given: bool) {
+        let Setup { wait_ms, .. } = self.setup;
+        let removes = CopyRemoval { labels: Arc::clone(&self.labels), wait_ns: wait_ms * MS };
+        publish(&mut self.b, is_given.then_some(removes));
+    }
+
+    /// Gives both ends a further SA of a tunnel, by which A sends from now on.
+    pub fn rekey(&mut self, at: u32) {
+        let spec = Spec { outer_v6: self.setup.outer_v6, ..Spec::default() };
+        for g in [&mut self.b, &mut self.a] {
+            add_sa(g, at, &spec, FIRST_SPI + at + REKEYED);
+        }
+        remove_sa(&mut self.a, FIRST_SPI + at);
     }
 
     /// Label of the first stream from A.
@@ -109,12 +183,13 @@ impl Sites {
     }
 
     /// Copies that A sends of a packet of a host: one by each tunnel, in their order.
-    fn copies(&mut self, packet: &[u8]) -> [Vec<u8>; 2] {
+    pub fn copies(&mut self, packet: &[u8]) -> [Vec<u8>; 2] {
         self.a.put_lan(packet);
         self.a.run();
         let mut out = self.a.wan_out();
-        out.sort_by_key(|packet| spi(packet));
-        assert_eq!(out.iter().map(|p| spi(p)).collect::<Vec<_>>(), [FIRST_SPI, FIRST_SPI + 1]);
+        out.sort_by_key(|packet| spi(packet) % REKEYED);
+        let spis: Vec<_> = out.iter().map(|packet| spi(packet) % REKEYED).collect();
+        assert_eq!(spis, [FIRST_SPI, FIRST_SPI + 1]);
         out.try_into().expect("two")
     }
 
@@ -153,32 +228,16 @@ impl Sites {
     }
 }
 
-fn replicate(a: &Gateway, removal: Removal, parity: Option<ParityPlan>) {
-    let names = ["one", "two"];
-    let exits = TUNNELS.iter().zip(names).map(|(ifindex, name)| {
-        Some(PathExit { name: name.into(), ifindex: *ifindex, clear: None })
-    });
-    let way = |at: usize| CopyWay {
-        name: names[at].into(),
-        ifindex: TUNNELS[at],
-        src: Side::A.lan(false, 1),
-        dst: Side::B.lan(false, 1),
-    };
-    let rule = SteerRule {
-        name: "voice".into(),
-        matches: TrafficMatch { dscp: Some(46), ..TrafficMatch::default() },
-        choice: Choice::new([Candidate { path: 0, weight: 1 }]),
-        copies: Some(0),
-    };
-    let streams = Arc::new(Streams::new(removal));
-    let beside = parity.map_or_else(|| Beside::Copy(way(1)), Beside::Parity);
-    let steering = Steering::new(vec![rule], exits.collect())
-        .with_replications(vec![Replication { streams, way: way(0), beside }]);
-    a.tables.steer(steering);
+/// Removes the SA that has this SPI.
+pub fn remove_sa(g: &mut Gateway, spi: u32) {
+    let sa = g.db.sas().find(|sa| sa.config.params.spi == spi);
+    let id = sa.expect("an SA").config.id();
+    assert!(g.db.remove_sa(&id).is_some());
 }
 
-fn spi(packet: &[u8]) -> u32 {
-    u32::from_be_bytes(packet[20..24].try_into().expect("four bytes"))
+pub fn spi(packet: &[u8]) -> u32 {
+    let at = usize::from(wire::parse_ip(packet).expect("a packet").header_len);
+    u32::from_be_bytes(packet[at..at + 4].try_into().expect("four bytes"))
 }
 
 /// A packet of a call.
@@ -286,7 +345,8 @@ fn streams_wait_for_themselves_alone() {
 #[test]
 fn the_owner_of_a_stream_takes_it_whatever_worker_receives() {
     for workers in [2, 3] {
-        let mut sites = Sites::with_workers(50, workers);
+        let mut sites =
+            Sites::with(Setup { wait_ms: 50, more_workers: workers - 1, ..Setup::default() });
         let mut copies = Vec::new();
         for n in 0..30 {
             let ip = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
@@ -375,10 +435,7 @@ fn a_second_way_that_does_not_take_the_packet_is_left_out() {
 fn a_second_way_that_loses_its_sa_is_left_out() {
     let mut sites = Sites::new(0);
     sites.copies(&voice(1));
-    let second = FIRST_SPI + 1;
-    let sa = sites.a.db.sas().find(|sa| sa.config.params.spi == second);
-    let id = sa.expect("an SA").config.id();
-    assert!(sites.a.db.remove_sa(&id).is_some());
+    remove_sa(&mut sites.a, FIRST_SPI + 1);
     sites.a.put_lan(&voice(2));
     sites.a.run();
     let out = sites.a.wan_out();
@@ -523,7 +580,7 @@ fn what_is_inside_has_to_be_what_its_tunnel_may_bring() {
 #[test]
 fn a_host_that_removes_no_copies_gives_them_to_linux() {
     let mut sites = Sites::new(0);
-    sites.b = gateway(Side::B, 1, None);
+    sites.b = gateway(Side::B, Setup::default(), None);
     let [copy, _] = sites.copies(&voice(1));
     assert_eq!(sites.arrive(&copy), []);
     assert_eq!((sites.b.linux_out().len(), sites.b.lan_out().len()), (1, 0));
