@@ -5,7 +5,7 @@ use outcome::DropReason;
 use preof::{Group, LONGEST_COVERED, Numbered, Outside, PARITY_LEN, Parity};
 
 use crate::explain::ask;
-use crate::packets::hopped;
+use crate::packets::{Ip, hopped};
 use crate::replication::{Sites, forged, many_labels, sized, voice, with_class};
 use crate::support::{Gateway, Side};
 
@@ -59,6 +59,8 @@ fn any_one_packet_of_a_group_comes_back_as_it_was_and_in_order() {
             (sites.a.counters.work.parity_made.value(), sites.a.counters.totals().balance()),
             (2, 0)
         );
+        // Each is as long as the longest of its packets.
+        assert_eq!(sites.a.counters.work.parity_made_bytes.value(), 100 + 700);
         assert_eq!(sites.b.counters.totals().balance(), 0);
         // The lost one comes late.
         assert_eq!(sites.arrive(&out[lost]), []);
@@ -117,6 +119,10 @@ fn parity_fits_the_path_and_what_is_too_long_goes_without() {
     came.sort_unstable();
     assert_eq!(came, [0, 1, 2, 3]);
     assert!(longest < LONGEST_COVERED);
+    let ip = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+    let longer = Ip { dont_fragment: true, ..ip }.sized(longest + 1, 9);
+    let longer = with_class(longer, 46 << 2);
+    assert_eq!(sent(&mut sites, &[longer]).len(), 0);
 }
 
 #[test]
@@ -195,12 +201,28 @@ fn parity_with_lies_ends_with_its_name() {
 }
 
 #[test]
+fn parity_says_nothing_of_congestion() {
+    let mut sites = warm(0);
+    let packets: Vec<_> = calls(4, 4).into_iter().map(|p| with_class(p, 46 << 2 | 2)).collect();
+    let out = sent(&mut sites, &packets);
+    let classes: Vec<_> = out.iter().map(|packet| packet[1]).collect();
+    assert_eq!(classes, [46 << 2 | 2, 46 << 2 | 2, 46 << 2 | 2, 46 << 2 | 2, 46 << 2]);
+}
+
+#[test]
+fn what_was_recovered_recovers_others() {
+    let (mut sites, parity, body) = one_of_two();
+    assert_eq!(sites.arrive_inside(&forged_parity(parity, &body)), [2]);
+    let (next, body) = honest(parity.label, &calls(2, 2));
+    assert_eq!(sites.arrive_inside(&forged_parity(Parity { base: 101, ..next }, &body)), [3]);
+}
+
+#[test]
 fn what_is_recovered_is_judged_as_what_came_by_the_same_tunnel() {
     let mut sites = Sites::with_parity(0, PLAN);
     let label = sites.label();
     // From a network that is B's own.
-    let martian =
-        crate::packets::Ip::new(Side::B.lan(false, 1), Side::B.lan(false, 10)).sized(80, 1);
+    let martian = Ip::new(Side::B.lan(false, 1), Side::B.lan(false, 10)).sized(80, 1);
     let (parity, body) = honest(label, &[voice(1), martian]);
     assert_eq!(sites.arrive_inside(&forged(Numbered { label, number: 99 }, &voice(9))), [9]);
     sites.arrive_inside(&forged_parity(parity, &body));

@@ -326,6 +326,15 @@ fn what_both_paths_lose_is_waited_for_no_longer_than_its_time() {
 }
 
 #[test]
+fn what_is_not_waited_for_is_a_gap() {
+    let mut sites = Sites::new(0);
+    let copies: Vec<_> = (0..4).map(|n| sites.copies(&voice(n))).collect();
+    assert_eq!(sites.arrive(&copies[0][0]), [0]);
+    assert_eq!(sites.arrive(&copies[3][0]), [3]);
+    assert_eq!(sites.b.counters.work.copies_gaps.value(), 2);
+}
+
+#[test]
 fn streams_wait_for_themselves_alone() {
     let mut sites = Sites::new(50);
     let flow = |host: u16, n: u16| {
@@ -378,6 +387,13 @@ fn another_set_of_workers_takes_over_and_nothing_is_lost() {
     assert_eq!(sites.delivered(), [2], "what has waited goes on");
     assert_eq!(sites.arrive(&copies[3][0]), [3]);
     assert_eq!(sites.arrive(&copies[3][1]), []);
+    // A stream that begins long afterwards has its beginning waited for.
+    assert_eq!(sites.pass_ms(2000), []);
+    let labels = sites.label()..sites.label() + paths::STREAMS;
+    let begun = labels.map(|label| forged(Numbered { label, number: 1 }, &voice(9)));
+    let waiting = begun.filter(|copy| sites.arrive_inside(copy).is_empty()).count();
+    assert_eq!(waiting, paths::STREAMS as usize, "of the calls' own stream it was taken before");
+    assert_eq!(sites.pass_ms(1000).len(), paths::STREAMS as usize - 1);
 }
 
 #[test]
@@ -613,6 +629,14 @@ fn the_outer_mark_of_congestion_is_told_inside() {
     let mut sites = Sites::new(0);
     let [copy, _] = sites.copies(&with_class(voice(1), 46 << 2 | 2));
     sites.b.put_wan(&with_class(copy, 46 << 2 | 3));
+    sites.b.run();
+    assert_eq!(sites.b.lan_out()[0][1], 46 << 2 | 3);
+    // Its class is no more than that.
+    let inside = with_class(voice(2), 46 << 2 | 2);
+    let copy = forged(Numbered { label: sites.removal.label, number: 9 }, &inside);
+    sites.a.put_linux(&with_class(copy, 10 << 2 | 3));
+    sites.a.run();
+    sites.a.wan_out().iter().for_each(|sealed| sites.b.put_wan(sealed));
     sites.b.run();
     assert_eq!(sites.b.lan_out()[0][1], 46 << 2 | 3);
 }

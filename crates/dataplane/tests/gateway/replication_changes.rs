@@ -9,7 +9,7 @@ use crate::parity::PLAN;
 use crate::replication::{
     FIRST_SPI, REKEYED, Setup, Sites, forged, remove_sa, spi, voice, with_class,
 };
-use crate::support::Side;
+use crate::support::{LAN, Side, ethernet};
 
 const MS: u64 = 1_000_000;
 const HOSTS: u16 = 12;
@@ -129,6 +129,51 @@ fn open_groups_are_closed_when_workers_change() {
 }
 
 #[test]
+fn all_streams_go_on_when_workers_change() {
+    let mut sites = Sites::new(1000);
+    let first = sites.label();
+    for (label, n) in (first..first + 3).zip(1..) {
+        assert_eq!(sites.arrive_inside(&forged(Numbered { label, number: 1 }, &voice(n))), []);
+    }
+    sites.b.set_workers(2);
+    let mut went = sites.delivered();
+    went.sort_unstable();
+    assert_eq!((went, sites.b.drops()), (vec![1, 2, 3], vec![]));
+}
+
+/// Frames that have left come back to the wire of the test, and not to the pool.
+#[test]
+fn without_buffers_packets_go_once_and_without_parity() {
+    for parity in [None, Some(PLAN)] {
+        let mut sites = Sites::with(Setup { parity, ..Setup::default() });
+        let mut most = 0;
+        let last = loop {
+            (0..200).for_each(|n| sites.a.put_lan(&voice(n)));
+            sites.a.run();
+            let out = sites.a.wan_out().len();
+            most = most.max(out);
+            if sites.a.dropped(DropReason::NoFrames) > 200 {
+                break out;
+            }
+        };
+        assert_eq!((most, last), if parity.is_some() { (250, 200) } else { (400, 200) });
+        assert_eq!(sites.a.drops().len(), 1, "{:?}", sites.a.drops());
+    }
+}
+
+#[test]
+fn a_packet_without_room_in_front_is_copied_all_the_same() {
+    let mut sites = Sites::new(0);
+    let frame = ethernet(Side::A.mac(LAN), Side::A.host_mac(10), &voice(1));
+    let lan = sites.a.lan.clone();
+    sites.a.put_at(&lan, &frame, 2);
+    sites.a.run();
+    let out = sites.a.wan_out();
+    assert_eq!((out.len(), sites.a.drops()), (2, vec![]));
+    assert_eq!(sites.arrive(&out[0]), [1]);
+}
+
+#[test]
 fn copies_under_old_and_new_keys_are_of_one_stream() {
     for more_workers in [0, 2] {
         let mut sites = Sites::with(Setup { wait_ms: 50, more_workers, ..Setup::default() });
@@ -228,6 +273,60 @@ fn a_sender_without_consent_sends_once_and_goes_on_with_its_numbers_afterwards()
             assert_eq!((sites.a.drops(), sites.b.dropped(DropReason::CopyLate)), (vec![], 0));
         }
     }
+}
+
+/// Policy judges a packet when its turn comes, by the SA that has brought it: without that nothing says any more that it was
+/// protected.
+#[test]
+fn what_waits_ends_with_its_sa_and_what_is_behind_it_goes_on() {
+    for more_workers in [0, 2] {
+        let mut sites = Sites::with(Setup { wait_ms: 50, more_workers, ..Setup::default() });
+        let copies: Vec<_> = (0..5).map(|n| sites.copies(&voice(n))).collect();
+        assert_eq!(sites.arrive(&copies[0][0]), [0]);
+        assert_eq!(sites.arrive(&copies[2][0]), []);
+        remove_sa(&mut sites.b, FIRST_SPI);
+        assert_eq!(sites.arrive(&copies[1][1]), [1]);
+        let drops = sites.b.drops();
+        assert_eq!(drops.iter().map(|(_, count)| count).sum::<u64>(), 1, "{drops:?}");
+        assert_eq!(sites.arrive(&copies[2][1]), []);
+        assert_eq!(sites.b.dropped(DropReason::CopyDuplicate), 1);
+        assert_eq!(sites.arrive(&copies[4][1]), []);
+        assert_eq!(sites.arrive(&copies[3][1]), [3, 4]);
+        assert_eq!(sites.b.all_counters().map(|c| c.totals().held).sum::<u64>(), 0);
+    }
+}
+
+/// A path may be dead long before its SA goes: what it has brought is delivered.
+#[test]
+fn what_waits_goes_on_when_nothing_more_comes_by_its_path() {
+    let mut sites = Sites::new(50);
+    let copies: Vec<_> = (0..5).map(|n| sites.copies(&voice(n))).collect();
+    assert_eq!(sites.arrive(&copies[0][0]), [0]);
+    assert_eq!(sites.arrive(&copies[2][0]), []);
+    assert_eq!(sites.pass_ms(49), []);
+    assert_eq!(sites.arrive(&copies[1][1]), [1, 2]);
+    assert_eq!(sites.arrive(&copies[4][0]), []);
+    assert_eq!(sites.pass_ms(50), [4]);
+    assert_eq!(sites.arrive(&copies[3][1]), [3]);
+    assert_eq!(sites.b.drops(), []);
+}
+
+#[test]
+fn parity_goes_by_the_path_of_its_packets() {
+    let mut sites = Sites::with_parity(50, PLAN);
+    let streams = sites.streams();
+    let mut put = |first: usize, from: u16| {
+        sites.replicate(first, Some(&streams));
+        (from..from + 2).for_each(|n| sites.a.put_lan(&voice(n)));
+        sites.a.run();
+        sites.a.wan_out().iter().map(|packet| spi(packet) - FIRST_SPI).collect::<Vec<_>>()
+    };
+    assert_eq!(put(0, 0), [0, 0]);
+    // The group ends with its path: its parity leaves there.
+    let mut moved = put(1, 2);
+    moved.sort_unstable();
+    assert_eq!(moved, [0, 1, 1]);
+    assert_eq!(put(1, 4), [1, 1, 1]);
 }
 
 #[test]
