@@ -110,3 +110,44 @@ impl Eq for CopyRemoval {}
 pub(crate) const fn home_of(label: u32, workers: usize) -> usize {
     (label % STREAMS) as usize % workers
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REMOVAL: Removal = Removal { by: 7, label: 160, recovers: true };
+
+    #[test]
+    fn numbers_go_round_in_28_bits_also_where_their_counter_does() {
+        let streams = Streams::new(REMOVAL);
+        for first in [NUMBERS - 1, 0xf_u32 << 28 | (NUMBERS - 1)] {
+            streams.next[5].store(first, Ordering::Relaxed);
+            let numbers = [0; 3].map(|_| streams.next(STREAMS + 5).0.number);
+            assert_eq!(numbers, [NUMBERS - 1, 0, 1]);
+        }
+        let (numbered, port) = streams.next(6);
+        assert_eq!((numbered, port), (Numbered { label: 166, number: 0 }, FIRST_PORT + 6));
+    }
+
+    #[test]
+    fn what_differs_in_any_part_is_another() {
+        let way = |ifindex| {
+            let [src, dst] = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
+            CopyWay { name: "path".into(), ifindex, src, dst }
+        };
+        let streams = [REMOVAL; 2].map(|removal| Arc::new(Streams::new(removal)));
+        let of = |at: usize, first, second| {
+            let beside = Beside::Copy(way(second));
+            Replication { streams: Arc::clone(&streams[at]), way: way(first), beside }
+        };
+        assert!(of(0, 1, 2) == of(0, 1, 2));
+        for other in [of(1, 1, 2), of(0, 3, 2), of(0, 1, 3)] {
+            assert!(of(0, 1, 2) != other, "{other:?}");
+        }
+        let labels = [0; 2].map(|_| Arc::new(Labels::default()));
+        let of = |at: usize, wait_ns| CopyRemoval { labels: Arc::clone(&labels[at]), wait_ns };
+        assert_eq!(of(0, 1), of(0, 1));
+        assert_ne!(of(0, 1), of(1, 1));
+        assert_ne!(of(0, 1), of(0, 2));
+    }
+}

@@ -263,9 +263,11 @@ impl Steering {
 
 #[cfg(test)]
 mod tests {
+    use paths::Removal;
     use selection::Candidate;
 
     use super::*;
+    use crate::tables::replication::{Beside, CopyWay, Streams};
 
     fn rules(paths: [u16; 2]) -> Steering {
         let rule = |(name, path): (&str, u16)| SteerRule {
@@ -293,5 +295,49 @@ mod tests {
         assert!(!third.holds(b), "it has answered otherwise in between");
         let other = Steering::new(Vec::new(), Vec::new()).in_place_of(&third);
         assert_eq!(other.change_since(&third), SteerChange::Rules);
+    }
+
+    #[test]
+    fn a_source_is_of_the_uplink_whose_own_it_is_before_all_others() {
+        let addr = |last: u8| IpAddr::from([192, 0, 2, last]);
+        let uplink = |name: &str, addresses: &[u8]| {
+            let addresses = addresses.iter().map(|last| addr(*last)).collect();
+            let clear = Some(ClearExit { mark: 1, addresses, is_translated: true });
+            Some(PathExit { name: name.into(), ifindex: 3, clear })
+        };
+        let steering =
+            Steering::new(Vec::new(), vec![None, uplink("one", &[1, 2, 3]), uplink("two", &[2])]);
+        let of = |last| steering.uplink_of(addr(last)).map(|exit| &*exit.name);
+        assert_eq!([1, 2, 3, 4].map(of), [Some("one"), Some("two"), Some("one"), None]);
+        assert_eq!(steering.first_on(3).map(|exit| &*exit.name), Some("one"));
+    }
+
+    #[test]
+    fn plans_of_a_rule_end_when_its_copies_or_its_matches_are_others() {
+        let streams = Arc::new(Streams::new(Removal { by: 1, label: 16, recovers: false }));
+        let [src, dst] = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
+        let way = |ifindex| CopyWay { name: "path".into(), ifindex, src, dst };
+        let to = |ifindex| Replication {
+            streams: Arc::clone(&streams),
+            way: way(1),
+            beside: Beside::Copy(way(ifindex)),
+        };
+        let rule = |dscp, copies| SteerRule {
+            name: "a".into(),
+            matches: TrafficMatch { dscp, ..TrafficMatch::default() },
+            choice: Choice::new([Candidate { path: 0, weight: 1 }]),
+            copies: Some(copies),
+        };
+        let of = |rule, ways: [u32; 2]| {
+            Steering::new(vec![rule], Vec::new()).with_replications(ways.map(to).into())
+        };
+        let first = of(rule(None, 0), [2, 3]).in_place_of(&Steering::default());
+        let stamp = SteerStamp::Rule { at: 0, version: 0 };
+        let holds = |next: Steering| next.in_place_of(&first).holds(stamp);
+        assert!(holds(of(rule(None, 0), [2, 3])));
+        assert!(!holds(of(rule(None, 0), [3, 3])), "another way");
+        assert!(!holds(of(rule(None, 1), [3, 2])), "the same ones in another place");
+        let other = of(rule(Some(46), 0), [2, 3]).in_place_of(&first);
+        assert_eq!(other.change_since(&first), SteerChange::Rules);
     }
 }
