@@ -89,6 +89,8 @@ pub struct Peer {
     pub hold_ms: u32,
     /// Index of the interface; 0: any.
     pub ifindex: u32,
+    /// True if echo packets are to be sent. A session can do without: it hears of a loss by its control packets then.
+    pub wants_echo: bool,
     /// Functions that are asked for, and that there are none of.
     pub lacks: Option<&'static str>,
 }
@@ -180,6 +182,7 @@ fn peer(payload: &[u8]) -> Option<Result<Peer, Wrong>> {
         discr: word(36),
         min_tx: word(40),
         min_rx: word(44),
+        min_echo_rx: word(52),
         detect_mult,
         is_passive: flags & PASSIVE != 0,
         is_shut: flags & SHUTDOWN != 0,
@@ -193,7 +196,6 @@ fn peer(payload: &[u8]) -> Option<Result<Peer, Wrong>> {
         || payload.get(SESSION_LEN + 1).is_some_and(|encap| *encap != 0);
     let lacks = match flags {
         _ if is_other_mode => Some("seamless BFD, or BFD over SRv6"),
-        flags if flags & ECHO != 0 => Some("the echo function"),
         flags if flags & DEMAND != 0 => Some("demand mode"),
         _ => None,
     };
@@ -205,6 +207,7 @@ fn peer(payload: &[u8]) -> Option<Result<Peer, Wrong>> {
         min_ttl,
         hold_ms: word(56),
         ifindex: word(64),
+        wants_echo: flags & ECHO != 0,
         lacks,
     }))
 }

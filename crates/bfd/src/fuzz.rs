@@ -12,6 +12,7 @@ pub fn packets(bytes: &[u8]) {
         discr: 7,
         min_tx: 10_000,
         min_rx: 10_000,
+        min_echo_rx: 0,
         detect_mult: 3,
         is_passive: false,
         is_shut: false,

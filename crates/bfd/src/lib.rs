@@ -11,8 +11,9 @@
 //!
 //! # Not handled
 //!
-//! Authentication, the echo function, and point-to-multipoint sessions. A packet that asks for them is refused by
-//! name ([`Refused`]). A peer in demand mode gets its way; this end never asks for it.
+//! Authentication and point-to-multipoint sessions. A packet that asks for them is refused by name ([`Refused`]). A peer in
+//! demand mode gets its way; this end never asks for it. Echo packets of peers are the caller's to send back; this end sends
+//! none.
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +34,9 @@ pub const SINGLE_HOP_PORT: u16 = 3784;
 
 /// UDP port of multi-hop sessions (RFC 5883 §5).
 pub const MULTI_HOP_PORT: u16 = 4784;
+
+/// UDP port of echo packets (RFC 5881 §4).
+pub const ECHO_PORT: u16 = 3785;
 
 /// First of the source ports that senders use (RFC 5881 §4).
 pub const FIRST_SOURCE_PORT: u16 = 49_152;

@@ -16,6 +16,8 @@ pub struct Settings {
     pub min_tx: u32,
     /// Shortest interval that this end can receive with.
     pub min_rx: u32,
+    /// Shortest interval between echo packets that this end sends back; 0: none.
+    pub min_echo_rx: u32,
     /// Packets that may be missing before the session is down; at least 1.
     pub detect_mult: u8,
     /// True if this end is silent until the peer is heard.
@@ -280,7 +282,7 @@ impl Session {
             your_discr: self.peer.discr,
             desired_min_tx: self.desired_min_tx(),
             required_min_rx: self.settings.min_rx,
-            required_min_echo_rx: 0,
+            required_min_echo_rx: self.settings.min_echo_rx,
         })
     }
 }

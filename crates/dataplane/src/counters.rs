@@ -69,6 +69,8 @@ named_counters! {
     bfd_sent, "bfd-sent";
     /// Packets of BFD that their sessions have heard.
     bfd_received, "bfd-received";
+    /// BFD echo packets of peers that were sent back.
+    bfd_echoed, "bfd-echoed";
     /// Second copies made of packets that travel in copies.
     copies_made, "copies-made";
     /// Bytes of these packets, without the headers of copies.

@@ -104,7 +104,7 @@ pub use counters::{Counters, Totals, Work};
 pub use event::{
     Cause as BreakCause, Event, EventReceiver, EventSender, PathState, Waker, channel,
 };
-pub use features::bfd::{BfdAsked, BfdChange, BfdRefusals, BfdReports, BfdSession};
+pub use features::bfd::{BfdAsked, BfdChange, BfdRefusals, BfdReports, BfdSession, is_link_local};
 pub use features::device::DevicePacket;
 pub use features::look::{Copier, Copies, CopyCounts, CopyReader, NoMore as NoMoreCopies, copies};
 pub use features::paths::{

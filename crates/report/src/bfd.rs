@@ -52,6 +52,8 @@ pub struct BfdRow {
     pub diagnostic: String,
     /// Reason that nothing is sent for the session. `None` if packets are.
     pub refused: Option<String>,
+    /// Function that is asked for and that the session goes without. `None` if it has all of them.
+    pub without: Option<String>,
     /// Discriminator of the peer; 0 while nothing is heard.
     pub peer_discriminator: u32,
     /// Reason that the peer gives for its state.

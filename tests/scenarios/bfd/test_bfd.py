@@ -33,6 +33,10 @@ bfd
   detect-multiplier 3
 """
 
+#: Words of a peer on the link between the gateways.
+LINK = "local-address {near} interface wan"
+LINK_LOCAL = ("fe80::a", "fe80::b")
+
 TUNNEL = """
 [[tunnel]]
 interface = "ipsec0"
@@ -65,7 +69,7 @@ def with_bfdd(net, address=DATAPLANE, more=""):
     net.gwa.daemon.write_config(net.gwa.daemon.config.read_text() + CONFIG.format(address=address) + more)
 
 
-def bfdds(net, ms, ends=(t.WAN_A4, t.WAN_B4), more="local-address {near} interface wan", address=DATAPLANE):
+def bfdds(net, ms, ends=(t.WAN_A4, t.WAN_B4), more=LINK, address=DATAPLANE):
     """A bfdd at both gateways, of which A's has culvert send its packets."""
     found = []
     for host, near, far, at in ((net.gwa.host, *ends, address), (net.gwb.host, *ends[::-1], None)):
@@ -145,16 +149,55 @@ def test_several_hops_over_ipv6(network):
     assert (row["multi_hop"], row["interface"], row["local"]) == (True, None, t.WAN_A6), row
 
 
-def test_the_echo_function_is_refused_by_name(network):
+@pytest.mark.parametrize("family", [4, 6])
+def test_echoes_of_the_peer_go_back_and_none_are_sent(network, family):
     net = network()
-    text = BFDD.format(name="gwa", far=t.WAN_B4, ms=50, more=f"local-address {t.WAN_A4} interface wan") + "  echo-mode\n"
-    Frr(net.gwa.host, bfdd=text, dataplane=DATAPLANE)
+    ends = (t.WAN_A4, t.WAN_B4) if family == 4 else (t.WAN_A6, t.WAN_B6)
+    near, far = bfdds(net, 300, ends, more=LINK + "\n  echo-mode\n  echo transmit-interval 50\n  echo receive-interval 50")
     with_bfdd(net)
     net.gwa.daemon.start()
-    wait_for("the session", lambda: rows(net))
-    assert "the echo function is not carried out by culvert" in rows(net)[t.WAN_B4]["refused"]
-    assert "the echo function" in net.gwa.daemon.culvert("status").stdout
-    assert "the echo function" in net.gwa.daemon.culvert("bfd").stdout
+    wait_for("the session", lambda: is_up(net, near, far, ends))
+    assert rows(net)[ends[1]]["without"] == "the echo function"
+    for command in ("status", "bfd"):
+        assert "goes without the echo function" in net.gwa.daemon.culvert(command).stdout
+    # Those of IPv4 have their sender's address at both ends: Linux's to forward.
+    heard = lambda: far.peers("counters")[ends[0]]["echo-packet-input"]
+    wait_for("echoes", lambda: heard() > 20)
+    if family == 6:
+        assert net.gwa.daemon.stats()["work"]["bfd-echoed"] > 20
+    assert near.peers("counters")[ends[1]]["echo-packet-output"] == 0
+    assert is_up(net, near, far, ends) and not net.gwa.daemon.json("bfd")["refused"]
+
+
+def test_link_local_peers_of_a_link(network):
+    net = network()
+    for gateway, addr in ((net.gwa, LINK_LOCAL[0]), (net.gwb, LINK_LOCAL[1])):
+        gateway.host.ip("address", "add", f"{addr}/64", "dev", "wan", "nodad")
+    near, far = bfdds(net, 50, LINK_LOCAL)
+    with_bfdd(net)
+    net.gwa.daemon.start()
+    wait_for("the session", lambda: is_up(net, near, far, LINK_LOCAL))
+    row = rows(net)[LINK_LOCAL[1]]
+    assert (row["interface"], row["local"]) == ("wan", LINK_LOCAL[0]), row
+    net.mid.ip("link", "set", "east", "down")
+    wait_for("silence", lambda: rows(net)[LINK_LOCAL[1]]["state"] == "down")
+    net.mid.ip("link", "set", "east", "up")
+    wait_for("the session again", lambda: is_up(net, near, far, LINK_LOCAL))
+
+
+def test_counters_asked_for_again_and_again_keep_the_connection(network):
+    """FRR's `bfd_dplane_counters_topo1`, which is newer than any package, has a data plane without peers. Here it has one.
+
+    160 answers are more than `bfdd` has room for at once."""
+    net = network()
+    near, far = bfdds(net, 300)
+    with_bfdd(net)
+    net.gwa.daemon.start()
+    wait_for("the session", lambda: is_up(net, near, far))
+    heard = [near.peers("counters")[t.WAN_B4]["control-packet-input"] for _ in range(160)]
+    assert 0 < heard[0] < heard[-1] and heard == sorted(heard), heard
+    assert is_up(net, near, far)
+    assert "bfdd has closed" not in net.gwa.daemon.log()
 
 
 def by_hand(gateway, ends):

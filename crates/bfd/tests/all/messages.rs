@@ -10,6 +10,7 @@ const SETTINGS: Settings = Settings {
     discr: 0x0102_0304,
     min_tx: 50_000,
     min_rx: 60_000,
+    min_echo_rx: 50_000,
     detect_mult: 3,
     is_passive: false,
     is_shut: false,
@@ -24,7 +25,9 @@ fn add(flags: u32, src: &[u8], dst: &[u8]) -> Vec<u8> {
         bytes.extend_from_slice(addr);
         bytes.resize(bytes.len() + 16 - addr.len(), 0);
     }
-    for word in [SETTINGS.discr, SETTINGS.min_tx, SETTINGS.min_rx, 0, 0, 500] {
+    for word in
+        [SETTINGS.discr, SETTINGS.min_tx, SETTINGS.min_rx, 40_000, SETTINGS.min_echo_rx, 500]
+    {
         bytes.extend_from_slice(&word.to_be_bytes());
     }
     bytes.extend_from_slice(&[254, SETTINGS.detect_mult, 0, 0]);
@@ -52,6 +55,7 @@ fn a_session_is_read_as_frr_lays_it_out() {
         min_ttl: 254,
         hold_ms: 500,
         ifindex: 7,
+        wants_echo: false,
         lacks: None,
     };
     assert_eq!(peer(&bytes), wanted);
@@ -59,7 +63,8 @@ fn a_session_is_read_as_frr_lays_it_out() {
     let found = peer(&add(1 << 4 | 1 << 5 | 1 << 6, &v6, &v6));
     assert_eq!(found.dst, "2001:db8::2".parse::<IpAddr>().unwrap());
     assert!(found.settings.is_passive && found.settings.is_shut);
-    assert_eq!(peer(&add(1 << 3, &[0; 4], &[192, 0, 2, 2])).lacks, Some("the echo function"));
+    let echo = peer(&add(1 << 3, &[0; 4], &[192, 0, 2, 2]));
+    assert_eq!((echo.lacks, echo.wants_echo), (None, true));
 }
 
 #[test]

@@ -10,6 +10,7 @@ const fn settings(discr: u32, min_ms: u32) -> Settings {
         discr,
         min_tx: min_ms * 1000,
         min_rx: min_ms * 1000,
+        min_echo_rx: 0,
         detect_mult: 3,
         is_passive: false,
         is_shut: false,

@@ -82,7 +82,7 @@ impl Bfd {
 
     /// UDP ports whose packets to this host are taken.
     pub fn ports(&self) -> impl Iterator<Item = u16> + use<> {
-        let ports = [bfd::SINGLE_HOP_PORT, bfd::MULTI_HOP_PORT];
+        let ports = [bfd::SINGLE_HOP_PORT, bfd::MULTI_HOP_PORT, bfd::ECHO_PORT];
         ports.into_iter().filter({
             let has_sessions = self.has_sessions();
             move |_| has_sessions
@@ -207,6 +207,10 @@ impl Bfd {
             Some(format!("the BFD session to {} is not had: {why}", known.peer.dst))
         });
         let mut warnings: Vec<String> = refused.take(NAMED).collect();
+        let echoless = known.clone().filter(|known| known.placed.is_ok() && known.peer.wants_echo);
+        warnings.extend(echoless.take(NAMED).map(|known| {
+            format!("the BFD session to {} goes without the echo function, which culvert sends nothing for", known.peer.dst)
+        }));
         let is_down = |state| matches!(state, State::Down | State::Init);
         let down: Vec<String> = known
             .filter(|known| known.placed.is_ok() && is_down(known.state()))

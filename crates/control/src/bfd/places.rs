@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use bfd::dplane::Peer;
-use dataplane::BfdSession;
+use dataplane::{BfdSession, is_link_local};
 use mirror::{Prefix, Snapshot};
 
 /// Shortest interval that is had, in microseconds: a packet a millisecond.
@@ -14,8 +14,8 @@ const MIN_INTERVAL_US: u32 = 1000;
 pub struct Places<'l> {
     /// Interfaces and addresses.
     pub snapshot: &'l Snapshot,
-    /// True for the index of a tunnel interface of culvert's.
-    pub is_tunnel: &'l dyn Fn(u32) -> bool,
+    /// True for the index of an interface that workers send by.
+    pub leaves_by: &'l dyn Fn(u32) -> bool,
 }
 
 /// The session as a worker has it.
@@ -36,8 +36,10 @@ pub fn place(peer: &Peer, source_port: u16, places: Places<'_>) -> Result<BfdSes
         return Err(format!("{} is no address of a peer", peer.dst));
     }
     // Routes alone do not say by which interface such a peer is reached.
-    if is_link_local(peer.dst) && !(places.is_tunnel)(peer.ifindex) {
-        return Err("a link-local peer that is not behind a tunnel interface".into());
+    if is_link_local(peer.dst) && !(places.leaves_by)(peer.ifindex) {
+        return Err(
+            "a link-local peer behind no port of culvert, tunnel interface or overlay".into()
+        );
     }
     let local = match peer.src.is_unspecified() {
         true => address_towards(peer.dst, peer.ifindex, places.snapshot)
@@ -55,13 +57,6 @@ pub fn place(peer: &Peer, source_port: u16, places: Places<'_>) -> Result<BfdSes
         ifindex: peer.ifindex,
         hold_ns: u64::from(peer.hold_ms) * 1_000_000,
     })
-}
-
-fn is_link_local(addr: IpAddr) -> bool {
-    match addr {
-        IpAddr::V4(addr) => addr.is_link_local(),
-        IpAddr::V6(addr) => addr.is_unicast_link_local(),
-    }
 }
 
 /// The address of this host on the link of a peer: that of the longest prefix which has both.

@@ -64,6 +64,7 @@ fn row(
         since_s: now.since(known.since).as_secs(),
         diagnostic: standing.map(|standing| standing.diagnostic.to_string()).unwrap_or_default(),
         refused: known.placed.as_ref().err().cloned(),
+        without: known.peer.wants_echo.then(|| "the echo function".into()),
         peer_discriminator: standing.map_or(0, |standing| standing.peer.discr),
         peer_diagnostic: standing.map(|it| it.peer.diagnostic.to_string()).unwrap_or_default(),
         transmit_ms: standing.and_then(|it| it.transmit_us).map(|us| ms(us.into())),

@@ -76,8 +76,8 @@ impl Bench {
     }
 
     fn serve(&mut self) -> Vec<Occurrence> {
-        let is_tunnel = |ifindex| ifindex == TUNNEL;
-        let places = Places { snapshot: &self.snapshot, is_tunnel: &is_tunnel };
+        let leaves_by = |ifindex| ifindex == TUNNEL;
+        let places = Places { snapshot: &self.snapshot, leaves_by: &leaves_by };
         self.bfd.serve(self.now, places, &self.workers)
     }
 
@@ -167,7 +167,7 @@ fn a_session_is_had_told_of_and_ended() {
     assert_eq!((settings.discr, settings.min_tx, settings.detect_mult), (7, 10_000, 3));
     assert_eq!((local.to_string(), far.to_string()), ("192.0.2.1".into(), "192.0.2.2".into()));
     assert!(*source_port >= bfd::FIRST_SOURCE_PORT && bench.bfd.has_sessions());
-    assert_eq!(bench.bfd.ports().collect::<Vec<_>>(), [3784, 4784]);
+    assert_eq!(bench.bfd.ports().collect::<Vec<_>>(), [3784, 4784, 3785]);
     // bfdd and operators hear that it is up, and operators that it is down and why.
     let up = bench.bfd.note(bench.now, standing(7, State::Up));
     assert!(
@@ -212,6 +212,10 @@ fn counters_and_signs_of_life_are_answered() {
     let asks = message(5, 21, &7_u32.to_be_bytes());
     let stream = [message(ADD, 0, &wan(7)), asks, message(0, 22, &[3; 16])].concat();
     bench.hears(&mut bfdd, &stream);
+    // What bfdd takes no notice of goes in front of counters.
+    let mut fillers = [0; 2 * 24];
+    bfdd.read_exact(&mut fillers).expect("two of them");
+    assert_eq!([0, 24].map(|at| fillers[at + 2..at + 8].to_vec()), [[0, 1, 0, 0, 0, 24]; 2]);
     let mut answers = [0; 80 + 24];
     bfdd.read_exact(&mut answers).expect("answers");
     assert_eq!(answers[..8], [1, 0, 0, 6, 0, 21, 0, 80]);
@@ -316,11 +320,11 @@ fn nobody_there_is_said_and_tried_again() {
 
 #[test]
 fn sessions_that_cannot_be_had_say_why() {
-    const ECHO: u32 = 1 << 3;
+    const DEMAND: u32 = 1 << 1;
     const V6: u32 = 1 << 4;
     let addrs = ("192.0.2.1", "192.0.2.2");
     for (payload, named) in [
-        (session(7, ECHO, addrs, (10_000, WAN)), "the echo function"),
+        (session(7, DEMAND, addrs, (10_000, WAN)), "demand mode"),
         (session(7, 0, addrs, (999, WAN)), "999 us"),
         (session(7, 0, ("0.0.0.0", "198.51.100.1"), (10_000, WAN)), "local-address"),
         (session(7, 0, ("192.0.2.1", "224.0.0.1"), (10_000, WAN)), "224.0.0.1 is no address"),
@@ -349,6 +353,24 @@ fn sessions_that_cannot_be_had_say_why() {
 }
 
 #[test]
+fn a_session_goes_without_the_echo_function_and_says_so() {
+    const ECHO: u32 = 1 << 3;
+    let mut bench = Bench::new();
+    let mut bfdd = bench.accept();
+    let mut payload = session(7, ECHO, ("192.0.2.1", "192.0.2.2"), (10_000, WAN));
+    payload[52..56].copy_from_slice(&50_000_u32.to_be_bytes());
+    bench.hears(&mut bfdd, &message(ADD, 0, &payload));
+    let changes = bench.changes();
+    let [BfdChange::Set(BfdSession { settings, .. })] = changes.as_slice() else {
+        panic!("{changes:?}")
+    };
+    assert_eq!(settings.min_echo_rx, 50_000, "the peer's are sent back all the same");
+    assert_eq!(bench.row().without.as_deref(), Some("the echo function"));
+    let warnings = bench.bfd.warnings();
+    assert!(warnings[0].contains("192.0.2.2 goes without the echo function"), "{warnings:?}");
+}
+
+#[test]
 fn the_address_of_the_link_is_the_sessions_and_follows_linux() {
     let mut bench = Bench::new();
     let mut bfdd = bench.accept();
@@ -364,14 +386,14 @@ fn the_address_of_the_link_is_the_sessions_and_follows_linux() {
     let old = bench.snapshot.addresses_of(WAN).next().copied().expect("an address");
     let new = Address { addr: [192, 0, 2, 9].into(), ..old };
     bench.snapshot = [Change::Address(new)].into_iter().collect();
-    let is_tunnel = |_| false;
-    let places = Places { snapshot: &bench.snapshot, is_tunnel: &is_tunnel };
+    let leaves_by = |_| false;
+    let places = Places { snapshot: &bench.snapshot, leaves_by: &leaves_by };
     assert_eq!(bench.bfd.follow_places(bench.now, places, &bench.workers), []);
     assert_eq!(local(&bench), "192.0.2.9");
     // None is left: nobody checks the session, and bfdd must not believe in it.
     bench.bfd.note(bench.now, standing(7, State::Up));
     let snapshot = Snapshot::default();
-    let places = Places { snapshot: &snapshot, is_tunnel: &is_tunnel };
+    let places = Places { snapshot: &snapshot, leaves_by: &leaves_by };
     let told = bench.bfd.follow_places(bench.now, places, &bench.workers);
     assert!(
         matches!(told.as_slice(), [Occurrence::BfdState { to, why, .. }] if to == "down" && why == "path down"),
@@ -398,7 +420,7 @@ fn two_sessions_between_the_same_ends_are_one_too_many() {
 fn sessions_beyond_the_most_take_no_ports() {
     let mut owner = Owner::default();
     let (workers, snapshot) = (Noted::default(), Snapshot::default());
-    let places = Places { snapshot: &snapshot, is_tunnel: &|_| false };
+    let places = Places { snapshot: &snapshot, leaves_by: &|_| false };
     // As often as there are source ports, and once more.
     let ports = u32::from(u16::MAX - bfd::FIRST_SOURCE_PORT) + 1;
     for discr in 1..=ports + 1 {

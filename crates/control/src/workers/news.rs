@@ -47,8 +47,8 @@ impl Crew {
     pub(crate) fn place_bfd(&mut self, now: Now, snapshot: &Snapshot) -> Vec<Occurrence> {
         let Crew { bfd, workers, tables, .. } = self;
         let topology = tables.topology.load();
-        let is_tunnel = |ifindex| topology.is_tunnel(ifindex);
-        bfd.follow_places(now, Places { snapshot, is_tunnel: &is_tunnel }, workers)
+        let leaves_by = |ifindex| topology.leaves_by(ifindex);
+        bfd.follow_places(now, Places { snapshot, leaves_by: &leaves_by }, workers)
     }
 
     /// Hears what `bfdd` has to say.
@@ -56,8 +56,8 @@ impl Crew {
         let Crew { bfd, workers, tables, .. } = self;
         let had_sessions = bfd.has_sessions();
         let topology = tables.topology.load();
-        let is_tunnel = |ifindex| topology.is_tunnel(ifindex);
-        let places = Places { snapshot: hearers.linux.observer.snapshot(), is_tunnel: &is_tunnel };
+        let leaves_by = |ifindex| topology.leaves_by(ifindex);
+        let places = Places { snapshot: hearers.linux.observer.snapshot(), leaves_by: &leaves_by };
         let told = bfd.serve(now, places, workers);
         told.into_iter().for_each(|what| hearers.shows.event_log.add(now, what));
         wants.topology |= bfd.has_sessions() != had_sessions;

@@ -42,13 +42,14 @@ fn text(of: &BfdSessions) -> String {
         ];
         parts.push(table(&head, of.sessions.iter().map(row)));
     }
-    let refused = of.sessions.iter().filter_map(|session| {
-        let why = session.refused.as_ref()?;
-        Some(format!("{} ({}): {why}", session.peer, session.discriminator))
+    let notes = of.sessions.iter().filter_map(|session| {
+        let without = session.without.as_ref().map(|function| format!("goes without {function}"));
+        let note = session.refused.clone().or(without)?;
+        Some(format!("{} ({}): {note}", session.peer, session.discriminator))
     });
-    let refused: Vec<_> = refused.collect();
-    if !refused.is_empty() {
-        parts.push(refused.join("\n"));
+    let notes: Vec<_> = notes.collect();
+    if !notes.is_empty() {
+        parts.push(notes.join("\n"));
     }
     parts.push(line(connection));
     if !of.refused.is_empty() {
@@ -104,6 +105,7 @@ mod tests {
             since_s: 12,
             diagnostic: "no diagnostic".into(),
             refused: None,
+            without: Some("the echo function".into()),
             peer_discriminator: 9,
             peer_diagnostic: String::new(),
             transmit_ms: Some(10.0),
@@ -117,7 +119,7 @@ mod tests {
             interface: None,
             multi_hop: true,
             state: "down".into(),
-            refused: Some("the echo function is not carried out by culvert".into()),
+            refused: Some("demand mode is not carried out by culvert".into()),
             transmit_ms: None,
             detection_ms: None,
             ..row.clone()
@@ -139,7 +141,8 @@ mod tests {
             "7 192.0.2.2 192.0.2.1 wan one up 12 s 10 ms 30 ms 6 5 no diagnostic"
         );
         assert_eq!(words("8 "), "8 192.0.2.2 - - several down 12 s - - 6 5 no diagnostic");
-        assert!(text.contains("192.0.2.2 (8): the echo function"), "{text}");
+        assert!(text.contains("192.0.2.2 (8): demand mode"), "{text}");
+        assert!(text.contains("192.0.2.2 (7): goes without the echo function"), "{text}");
         assert!(text.contains("connected at unix:/run/frr/bfdd_dplane.sock, protocol version 1"));
         assert!(text.ends_with("packets refused: ttl 3"), "{text}");
         let gone = BfdConnection { connected: false, why: Some("refused".into()), ..connection };

@@ -13,8 +13,9 @@ use crate::model::Origin;
 use crate::out::Out;
 use crate::view::View;
 
-/// TTL of all of them: the far end sees how many hops there were (RFC 8762 §4.3.1), and that there was none (RFC 5881 §5).
-const TTL: u8 = 255;
+/// TTL of those that are measured by: the far end sees how many hops there were (RFC 8762 §4.3.1), and that there was none
+/// (RFC 5881 §5).
+pub(crate) const TTL: u8 = 255;
 
 /// A packet that was made here, and how it leaves.
 pub(crate) type Crafted = (Packet, Headers, Origin);
@@ -25,6 +26,7 @@ pub(crate) struct Outside {
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
     pub(crate) dscp: u8,
+    pub(crate) ttl: u8,
 }
 
 /// Header above IP.
@@ -62,7 +64,7 @@ const fn headers_len(dst: IpAddr, upper: Upper) -> usize {
 /// Writes the headers in front of a payload that stands in the buffer already, and the checksums. `None` if the addresses
 /// are of two families, or there is no room.
 fn finish(packet: &mut [u8], ends: Outside, upper: Upper) -> Option<Headers> {
-    let Outside { src, dst, dscp } = ends;
+    let Outside { src, dst, dscp, ttl } = ends;
     let traffic_class = dscp << 2;
     let number = upper.protocol(dst.is_ipv6());
     let at = headers_len(dst, upper) - upper.header_len();
@@ -73,7 +75,7 @@ fn finish(packet: &mut [u8], ends: Outside, upper: Upper) -> Option<Headers> {
             total_len: u16::try_from(packet.len()).ok()?,
             ident: 0,
             dont_fragment: true,
-            ttl: TTL,
+            ttl,
             protocol: number,
             src,
             dst,
@@ -85,7 +87,7 @@ fn finish(packet: &mut [u8], ends: Outside, upper: Upper) -> Option<Headers> {
             flow_label: 0,
             payload_len: upper_len,
             next_header: number,
-            hop_limit: TTL,
+            hop_limit: ttl,
             src,
             dst,
         }
@@ -168,7 +170,7 @@ mod tests {
             (false, Upper::Echo(7, 9)),
             (true, Upper::Echo(7, 9)),
         ] {
-            let ends = Outside { src: addr(is_v6, 1), dst: addr(is_v6, 2), dscp: 46 };
+            let ends = Outside { src: addr(is_v6, 1), dst: addr(is_v6, 2), dscp: 46, ttl: TTL };
             let mut packet = vec![5; headers_len(ends.dst, upper) + 44];
             let h = finish(&mut packet, ends, upper).expect("room");
             assert_eq!((h.src, h.dst, h.ttl), (ends.src, ends.dst, 255));
@@ -176,7 +178,7 @@ mod tests {
             assert_eq!(verify_l4_checksum(&packet, &h), L4Checksum::Valid);
             assert_eq!(packet[packet.len() - 44..], [5; 44]);
         }
-        let mixed = Outside { src: addr(false, 1), dst: addr(true, 2), dscp: 0 };
+        let mixed = Outside { src: addr(false, 1), dst: addr(true, 2), dscp: 0, ttl: TTL };
         assert!(finish(&mut [0; 128], mixed, Upper::Udp(1, 2)).is_none());
     }
 }

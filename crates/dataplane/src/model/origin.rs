@@ -59,6 +59,11 @@ pub(crate) enum Origin {
         /// Mark by which rules lead out of the uplink.
         mark: u32,
     },
+    /// The worker itself: to a link-local address, which is on the link of an interface (RFC 4007 §6).
+    OnLink {
+        /// Index of the interface.
+        ifindex: u32,
+    },
 }
 
 impl Origin {
@@ -71,7 +76,8 @@ impl Origin {
             Origin::Linux { .. }
             | Origin::Tunnel { .. }
             | Origin::Worker { .. }
-            | Origin::Probe { .. } => LOOPBACK,
+            | Origin::Probe { .. }
+            | Origin::OnLink { .. } => LOOPBACK,
         }
     }
 
@@ -84,7 +90,9 @@ impl Origin {
             | Origin::Stepped { mark, .. } => Marks::of_mark(mark),
             Origin::Tunnel { marks, .. } => marks,
             // Its mark is for routing alone.
-            Origin::Worker { .. } | Origin::Probe { .. } => Marks::of_mark(0),
+            Origin::Worker { .. } | Origin::Probe { .. } | Origin::OnLink { .. } => {
+                Marks::of_mark(0)
+            }
         }
     }
 
@@ -97,7 +105,8 @@ impl Origin {
             Origin::Linux { .. }
             | Origin::Tunnel { .. }
             | Origin::Worker { .. }
-            | Origin::Probe { .. } => false,
+            | Origin::Probe { .. }
+            | Origin::OnLink { .. } => false,
         }
     }
 

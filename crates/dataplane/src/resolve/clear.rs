@@ -38,7 +38,8 @@ pub(super) fn clear<N: Notes>(question: &mut Question<'_, N>, origin: Origin) ->
         | Origin::Decrypted { .. }
         | Origin::Stepped { .. }
         | Origin::Worker { .. }
-        | Origin::Probe { .. } => forward(question, origin),
+        | Origin::Probe { .. }
+        | Origin::OnLink { .. } => forward(question, origin),
     }
 }
 

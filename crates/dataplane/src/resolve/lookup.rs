@@ -20,6 +20,9 @@ pub(super) fn lookup(view: &View, h: &Headers, origin: Origin) -> RouteResult {
     if let Origin::Probe { ifindex, mark } = origin {
         return by_mark(view, h, (ifindex, mark), origin.iif());
     }
+    if let Origin::OnLink { ifindex } = origin {
+        return RouteResult::Unicast { ifindex, gateway: None, mtu: None, src: None };
+    }
     view.topology.fib.lookup(h.dst, h.src, 0, origin.iif())
 }
 

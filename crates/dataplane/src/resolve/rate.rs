@@ -41,9 +41,10 @@ impl<'s> RuleIngress<'s> {
                 }
                 Origin::Linux { mark } => came(0, mark),
                 Origin::Tunnel { ifindex, marks } => came(ifindex, marks.mark),
-                Origin::Stepped { .. } | Origin::Worker { .. } | Origin::Probe { .. } => {
-                    RuleIngress { is_own: true, ..came(0, 0) }
-                }
+                Origin::Stepped { .. }
+                | Origin::Worker { .. }
+                | Origin::Probe { .. }
+                | Origin::OnLink { .. } => RuleIngress { is_own: true, ..came(0, 0) },
             },
         }
     }

@@ -104,6 +104,7 @@ fn is_inside_domain(view: &View, origin: Origin) -> bool {
         Origin::Linux { .. }
         | Origin::Tunnel { .. }
         | Origin::Worker { .. }
-        | Origin::Probe { .. } => true,
+        | Origin::Probe { .. }
+        | Origin::OnLink { .. } => true,
     }
 }

@@ -106,7 +106,8 @@ fn by_rules<'v>(context: &Context<'v>, origin: Origin, found: &RouteResult) -> O
         Origin::Tunnel { .. }
         | Origin::Stepped { .. }
         | Origin::Worker { .. }
-        | Origin::Probe { .. } => return None,
+        | Origin::Probe { .. }
+        | Origin::OnLink { .. } => return None,
     };
     let application = view.application(h);
     let steered =

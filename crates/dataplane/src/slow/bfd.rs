@@ -1,4 +1,4 @@
-//! Packets of BFD: packets of this host, which are resolved like any other.
+//! Packets of BFD, and echo packets that go back: packets of this host, which are resolved like any other.
 
 use arrayvec::ArrayVec;
 use io::BURST_LEN;
@@ -9,11 +9,14 @@ use crate::burst::Path;
 use crate::features::Executor;
 use crate::features::crafted::Crafted;
 
-/// Sends the packets that are due.
+/// Sends echo packets back, and the packets that are due.
 #[cold]
 #[inline(never)]
 pub(super) fn send_bfd(slow: &mut Slow, path: &mut Path) {
     let Some(mut sessions) = path.exec.rooms.bfd.take() else { return };
+    while let Some((packet, h, origin)) = sessions.next_echo() {
+        resolve_again(slow, path, packet, &h, (origin, false), None);
+    }
     let mut due: ArrayVec<Crafted, BURST_LEN> = ArrayVec::new();
     let Path { view, exec: Executor { crypt, out, .. }, .. } = &mut *path;
     // A burst has room for the packets of a round.

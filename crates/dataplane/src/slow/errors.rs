@@ -71,7 +71,8 @@ impl Errors {
         origin: Origin,
         cause: IcmpCause,
     ) -> Option<Packet> {
-        let is_answer_to_ourselves = matches!(origin, Origin::Worker { .. });
+        let is_answer_to_ourselves =
+            matches!(origin, Origin::Worker { .. } | Origin::OnLink { .. });
         if is_answer_to_ourselves
             || self.waiting.is_full()
             || !self.shared.errors.allow(view.now.ns)

@@ -208,12 +208,13 @@ impl Topology {
         self.takes_bfd
             && h.protocol == protocol::UDP
             && h.fragment == Fragment::Whole
-            && matches!(h.dst_port, bfd::SINGLE_HOP_PORT | bfd::MULTI_HOP_PORT)
+            && matches!(h.dst_port, bfd::SINGLE_HOP_PORT | bfd::MULTI_HOP_PORT | bfd::ECHO_PORT)
     }
 
-    /// True for the index of a tunnel interface of culvert's.
-    pub fn is_tunnel(&self, ifindex: u32) -> bool {
-        self.interfaces.get(&ifindex).is_some_and(|interface| interface.binding.is_some())
+    /// True for the index of an interface that packets leave by here: a port, a tunnel interface, or an overlay.
+    pub fn leaves_by(&self, ifindex: u32) -> bool {
+        let own = |it: &Interface| it.binding.is_some() || it.port.is_some();
+        self.interfaces.get(&ifindex).is_some_and(own) || self.overlays.link(ifindex).is_some()
     }
 
     /// True if UDP to this port of ours may be ESP in UDP.
@@ -280,7 +281,10 @@ impl Topology {
             Origin::Tunnel { ifindex, .. } => {
                 return steering.first_on(ifindex).map(|exit| &exit.name);
             }
-            Origin::Stepped { .. } | Origin::Worker { .. } | Origin::Probe { .. } => return None,
+            Origin::Stepped { .. }
+            | Origin::Worker { .. }
+            | Origin::Probe { .. }
+            | Origin::OnLink { .. } => return None,
         };
         let RouteResult::Unicast { ifindex: routed, .. } =
             self.fib.lookup(h.dst, h.src, 0, origin.iif())

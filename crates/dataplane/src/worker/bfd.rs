@@ -4,7 +4,7 @@ use crate::features::bfd::{BfdAsked, BfdChange, BfdReports, Sessions};
 use crate::worker::Worker;
 
 impl Worker {
-    /// At the end of a round: sends the packets that are due.
+    /// At the end of a round: sends echo packets back, and the packets that are due.
     #[cold]
     #[inline(never)]
     pub(super) fn tend_bfd(&mut self) {

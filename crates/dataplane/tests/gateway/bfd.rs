@@ -1,12 +1,13 @@
 //! Sessions of BFD come up in clear and inside ESP, go down in time, and believe nobody else.
 
 use core::net::IpAddr;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use bfd::{Diagnostic, MULTI_HOP_PORT, SINGLE_HOP_PORT, Settings, Standing, State};
+use bfd::{Diagnostic, ECHO_PORT, MULTI_HOP_PORT, SINGLE_HOP_PORT, Settings, Standing, State};
 use dataplane::{BfdAsked, BfdChange, BfdReports, BfdSession, Command, Event};
-use forward::{RouteKind, Subnet, table};
+use forward::{NeighbourEntry, NeighbourState, Neighbours, RouteKind, Subnet, table};
 use outcome::DropReason;
 
 use crate::overlays;
@@ -29,6 +30,7 @@ fn session(side: Side, local: IpAddr, far: IpAddr) -> BfdSession {
         discr: discr(side),
         min_tx: 5 * MS,
         min_rx: 5 * MS,
+        min_echo_rx: 50 * MS,
         // A busy machine stops a test for longer than a gateway.
         detect_mult: 40,
         is_passive: false,
@@ -407,6 +409,75 @@ fn sessions_come_up_inside_an_overlay() {
     }
     assert_eq!((a.drops(), b.drops()), (vec![], vec![]));
     assert!(a.linux_out().is_empty() && b.linux_out().is_empty());
+}
+
+#[test]
+fn sessions_come_up_between_link_local_addresses_of_a_link() {
+    let of = |side: Side| ip(&format!("fe80::{}", discr(side)));
+    let mut both = [Side::A, Side::B].map(|side| {
+        let gateway = Gateway::new(side);
+        let own = Subnet { addr: of(side), len: 128 };
+        let local = route(table::LOCAL, own, RouteKind::Local, None, None);
+        gateway.set_topology_but(vec![local], |topology| {
+            topology.local.insert(of(side));
+            topology.takes_bfd = true;
+        });
+        gateway.set_neighbours(NeighbourState::Reachable);
+        let mut all = Neighbours::clone(&gateway.tables.neighbours.load());
+        all.insert(NeighbourEntry {
+            ifindex: WAN,
+            addr: of(side.other()),
+            mac: Some(side.other().mac(WAN)),
+            state: NeighbourState::Reachable,
+        });
+        gateway.tables.neighbours.store(Arc::new(all));
+        let session = session(side, of(side), of(side.other()));
+        change(&gateway, BfdChange::Set(BfdSession { ifindex: WAN, ..session }));
+        gateway
+    });
+    let [a, b] = &mut both;
+    until(a, b, both_up);
+    assert_eq!((a.drops(), b.drops()), (vec![], vec![]));
+    assert!(a.linux_out().is_empty() && b.linux_out().is_empty());
+}
+
+#[test]
+fn echo_packets_of_a_peer_go_back_once() {
+    let mut a = Gateway::new(Side::A);
+    let session = between_gateways(Side::A, false);
+    begin(&a, session);
+    run(&mut a);
+    a.wan_out();
+    let count = |a: &mut Gateway, name: &str| {
+        let refusals = reports(a, BfdAsked::From(0)).refusals;
+        refusals.named().find(|(of, _)| *of == name).expect("a kind").1
+    };
+    a.put_wan(&clear(255, ECHO_PORT, b"anything"));
+    run(&mut a);
+    let back = a.wan_out();
+    let [packet] = back.as_slice() else { panic!("{back:?}") };
+    let h = wire::parse_ip(packet).expect("a packet");
+    assert_eq!((h.src, h.dst), (Side::A.wan(false), Side::B.wan(false)));
+    assert_eq!((h.src_port, h.dst_port, h.ttl), (ECHO_PORT, 50_000, 254));
+    assert_eq!(&packet[28..], b"anything");
+    assert_eq!(a.counters.work.bfd_echoed.value(), 1);
+    // What has gone back already, and what is too long.
+    a.put_wan(&clear(254, ECHO_PORT, b"anything"));
+    a.put_wan(&clear(255, ECHO_PORT, &[0; 1300]));
+    run(&mut a);
+    assert_eq!((count(&mut a, "ttl"), count(&mut a, "echo")), (1, 1));
+    // Of a session that takes none, and of no session: that one is Linux's.
+    let settings = Settings { min_echo_rx: 0, ..session.settings };
+    change(&a, BfdChange::Set(BfdSession { settings, ..session }));
+    a.put_wan(&clear(255, ECHO_PORT, b"anything"));
+    run(&mut a);
+    assert_eq!((count(&mut a, "echo"), a.dropped(DropReason::BfdRefused)), (2, 3));
+    let echoes = |packet: &Vec<u8>| wire::parse_ip(packet).is_ok_and(|h| h.src_port == ECHO_PORT);
+    assert!(!a.wan_out().iter().any(echoes));
+    change(&a, BfdChange::EndAll);
+    a.put_wan(&clear(255, ECHO_PORT, b"anything"));
+    run(&mut a);
+    assert_eq!(a.linux_out().len(), 1);
 }
 
 #[test]

@@ -72,6 +72,7 @@ mod tests {
             since_s: 0,
             diagnostic: String::new(),
             refused: None,
+            without: None,
             peer_discriminator: 0,
             peer_diagnostic: String::new(),
             transmit_ms: None,

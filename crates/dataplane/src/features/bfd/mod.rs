@@ -3,6 +3,8 @@
 //! A packet goes the way of any packet of this host: policy, SA, route, queue. The worker that has the sessions sends
 //! it by the clock of its rounds, and takes the peer's in the path; the other workers hand those over.
 //!
+//! Echo packets of peers go back to them; culvert sends none of its own.
+//!
 //! Packets for none of the sessions are Linux's: `bfdd` has others, which it runs itself.
 
 mod agenda;
@@ -18,6 +20,7 @@ use crate::features::rare::{Held, Next, Rare, Subject};
 use crate::features::reception::Reception;
 use crate::model::{Bfd, Fate, Meta};
 pub(crate) use sessions::Sessions;
+pub use sessions::is_link_local;
 pub use setup::{BfdAsked, BfdChange, BfdRefusals, BfdReports, BfdSession};
 
 impl Rare for Bfd {

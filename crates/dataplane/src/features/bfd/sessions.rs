@@ -3,13 +3,16 @@
 use core::net::IpAddr;
 use std::collections::HashMap;
 
+use arrayvec::ArrayVec;
 use bfd::{Session, Standing};
+use io::BURST_LEN;
 use outcome::DropReason;
 
 use super::agenda::Agenda;
 use super::setup::{BfdAsked, BfdChange, BfdRefusals, BfdReports, BfdSession};
 use crate::event::Event;
 use crate::features::crafted::{Crafted, Outside, Upper, made, way_out};
+use crate::model::Origin;
 use crate::out::{AnyOut, Out};
 use crate::view::View;
 
@@ -20,7 +23,7 @@ const SESSIONS_A_ROUND: usize = 32;
 const REPORTS_AT_ONCE: usize = 64;
 
 /// DSCP of packets: CS6, network control, as `bfdd` marks its own.
-const DSCP: u8 = 48;
+pub(super) const DSCP: u8 = 48;
 
 /// Time after which the control thread is told again that did not listen, in nanoseconds.
 const TELL_AGAIN_NS: u64 = 10_000_000;
@@ -38,6 +41,8 @@ pub(crate) struct Sessions {
     free: Vec<u32>,
     pub(super) agenda: Agenda,
     pub(super) refusals: BfdRefusals,
+    /// Echo packets of peers, on their way back.
+    pub(super) echoes: ArrayVec<Crafted, BURST_LEN>,
 }
 
 /// A session, and how its packets go.
@@ -148,9 +153,15 @@ impl Sessions {
         self.free.push(slot);
     }
 
-    /// Time at which a session is to be looked at.
+    /// Time at which a session is to be looked at; 0 while echo packets wait.
     pub(crate) fn due_ns(&self) -> Option<u64> {
-        self.agenda.first().map(|(_, due_ns)| due_ns)
+        let first = self.agenda.first().map(|(_, due_ns)| due_ns);
+        if self.echoes.is_empty() { first } else { Some(0) }
+    }
+
+    /// The next echo packet that goes back.
+    pub(crate) fn next_echo(&mut self) -> Option<Crafted> {
+        self.echoes.pop()
     }
 
     /// Looks at sessions that are due, and makes their packets.
@@ -211,13 +222,12 @@ impl Carried {
     /// The packet that is due. `None` if none is, if there is no buffer for it, or if it cannot be made.
     fn make(&mut self, view: &View, out: &mut Out, (now_ns, noise): (u64, u32)) -> Option<Crafted> {
         let packet = self.session.send(now_ns, noise)?;
-        let BfdSession { local, far, is_multi_hop, source_port, ifindex, .. } = self.setup;
+        let BfdSession { local, far, is_multi_hop, source_port, .. } = self.setup;
         let port = if is_multi_hop { bfd::MULTI_HOP_PORT } else { bfd::SINGLE_HOP_PORT };
-        let ends = Outside { src: local, dst: far, dscp: DSCP };
+        let ends = Outside { src: local, dst: far, dscp: DSCP, ttl: bfd::TTL };
         let (packet, h) = made(out, ends, Upper::Udp(source_port, port), &packet.to_bytes())?;
         out.counters.work.bfd_sent.add(1);
-        let tunnel = view.binding(ifindex).map_or(0, |_| ifindex);
-        match way_out(view, tunnel, false) {
+        match self.origin(view) {
             Some(origin) => Some((packet, h, origin)),
             // Its interface is down, or gone.
             None => {
@@ -225,6 +235,25 @@ impl Carried {
                 None
             }
         }
+    }
+
+    /// How packets leave. `None` while the interface is down, or gone.
+    pub(super) fn origin(&self, view: &View) -> Option<Origin> {
+        let ifindex = self.setup.ifindex;
+        let is_up = || view.topology.interfaces.get(&ifindex).is_some_and(|it| it.up);
+        match view.binding(ifindex) {
+            Some(_) => way_out(view, ifindex, false),
+            None if is_link_local(self.setup.far) => is_up().then_some(Origin::OnLink { ifindex }),
+            None => way_out(view, 0, false),
+        }
+    }
+}
+
+/// True for an address that is on one link alone.
+pub const fn is_link_local(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(addr) => addr.is_link_local(),
+        IpAddr::V6(addr) => addr.is_unicast_link_local(),
     }
 }
 

@@ -19,8 +19,8 @@ pub struct BfdSession {
     pub min_ttl: u8,
     /// UDP port that packets come from, in host byte order.
     pub source_port: u16,
-    /// Index of the interface that packets of the peer come in by; 0 for any. By a tunnel interface packets leave as well;
-    /// else policies and routes lead them.
+    /// Index of the interface that packets of the peer come in by; 0 for any. By a tunnel interface packets leave as well, and
+    /// those to a link-local peer by whatever interface it is; else policies and routes lead them.
     pub ifindex: u32,
     /// Time before the first packet, in nanoseconds.
     pub hold_ns: u64,
@@ -64,6 +64,8 @@ pub struct BfdRefusals {
     pub ttl: u64,
     /// No session has the discriminator that the packet is for (RFC 5880 §6.8.6).
     pub session: u64,
+    /// An echo packet where the session takes none, or more of them at once than are sent back.
+    pub echo: u64,
     /// By the rules that a packet breaks, in the order of [`Refused::ALL`].
     pub rules: [u64; Refused::ALL.len()],
 }
@@ -72,7 +74,8 @@ impl BfdRefusals {
     /// Counts, by the names of the kinds.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let rules = Refused::ALL.iter().map(|rule| rule.name()).zip(self.rules);
-        [("ttl", self.ttl), ("session", self.session)].into_iter().chain(rules)
+        let own = [("ttl", self.ttl), ("session", self.session), ("echo", self.echo)];
+        own.into_iter().chain(rules)
     }
 
     /// Counts a packet that breaks a rule.

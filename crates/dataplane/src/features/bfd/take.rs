@@ -4,13 +4,17 @@ use core::net::IpAddr;
 
 use io::Packet;
 use wire::udp::UdpHeader;
-use wire::{L4Checksum, parse_ip, verify_l4_checksum};
+use wire::{Headers, L4Checksum, parse_ip, verify_l4_checksum};
 
-use super::sessions::{Carried, Sessions};
+use super::sessions::{Carried, DSCP, Sessions};
+use crate::features::crafted::{Outside, Upper, made};
 use crate::features::hands::Hands;
 use crate::features::reception::Reception;
 use crate::model::Meta;
 use crate::view::View;
+
+/// Longest echo packet that is sent back, in bytes of its UDP payload. What is in it is its sender's matter.
+const LONGEST_ECHO: usize = 1200;
 
 impl Sessions {
     /// Takes a packet of a peer, if it is between the ends of a session (RFC 5880 §6.8.6, RFC 5881 §5, RFC 5883 §4).
@@ -33,6 +37,9 @@ impl Sessions {
         let Some(by_ends) = self.of_ends((h.dst, h.src, is_multi_hop), ifindex) else {
             return Reception::Other;
         };
+        if h.dst_port == bfd::ECHO_PORT {
+            return self.send_back(hands, &h, datagram.payload(), by_ends);
+        }
         let min_ttl = self.carried(by_ends).map_or(bfd::TTL, |carried| carried.setup.min_ttl);
         if h.ttl < min_ttl {
             self.refusals.ttl += 1;
@@ -58,6 +65,38 @@ impl Sessions {
         carried.tell(hands.out);
         let due_ns = carried.due_ns(now_ns);
         self.agenda.set(by_ends, due_ns);
+        Reception::Taken
+    }
+
+    /// Sends an echo packet back to the peer of a session (RFC 5881 §4). Only what no hop has touched: so two ends that
+    /// both send back do not do so for ever.
+    fn send_back(
+        &mut self,
+        hands: &mut Hands<'_>,
+        h: &Headers,
+        payload: &[u8],
+        slot: u32,
+    ) -> Reception {
+        if h.ttl < bfd::TTL {
+            self.refusals.ttl += 1;
+            return Reception::Refused;
+        }
+        let takes_echo = |it: &&Carried| it.session.settings().min_echo_rx > 0;
+        let room = !self.echoes.is_full() && payload.len() <= LONGEST_ECHO;
+        let carried = self.carried(slot).filter(takes_echo).filter(|_| room);
+        let Some(origin) = carried.and_then(|carried| carried.origin(hands.view)) else {
+            self.refusals.echo += 1;
+            return Reception::Refused;
+        };
+        let ends = Outside { src: h.dst, dst: h.src, dscp: DSCP, ttl: bfd::TTL - 1 };
+        let upper = Upper::Udp(h.dst_port, h.src_port);
+        let Some((packet, h)) = made(hands.out, ends, upper, payload) else {
+            self.refusals.echo += 1;
+            return Reception::Refused;
+        };
+        hands.out.counters.work.bfd_echoed.add(1);
+        // There is room: it was looked at before.
+        let _ = self.echoes.try_push((packet, h, origin));
         Reception::Taken
     }
 

@@ -13,7 +13,7 @@ use super::setup::{
     PathReflector, PathReport, PathReports, PathSession, PathSetup, ProbeExit, Probes,
 };
 use crate::event::Event;
-use crate::features::crafted::{Crafted, Outside, Upper, made, way_out};
+use crate::features::crafted::{Crafted, Outside, TTL, Upper, made, way_out};
 use crate::model::Origin;
 use crate::out::{AnyOut, Out};
 use crate::view::View;
@@ -139,7 +139,7 @@ impl PathSession {
             Probes::Stamp { local, far } => Upper::Udp(local, far),
             Probes::Echo(ident) => Upper::Echo(ident, seq as u16),
         };
-        let ends = Outside { src: self.local, dst: self.far, dscp: self.dscp };
+        let ends = Outside { src: self.local, dst: self.far, dscp: self.dscp, ttl: TTL };
         let (packet, h) = made(out, ends, upper, payload.get(..len)?)?;
         out.counters.work.probes_sent.add(1);
         let origin = self.origin(view);

@@ -8,7 +8,7 @@ use wire::udp::UdpHeader;
 use wire::{Headers, L4Checksum, icmp, parse_ip, protocol, verify_l4_checksum};
 
 use super::sessions::{Paths, wall};
-use crate::features::crafted::{Outside, Upper, made, way_out};
+use crate::features::crafted::{Outside, TTL, Upper, made, way_out};
 use crate::features::hands::Hands;
 use crate::features::reception::Reception;
 use crate::model::{Meta, Origin};
@@ -95,7 +95,7 @@ impl Paths {
             return Reception::Refused;
         };
         let Some(origin) = way_back(hands.view, meta) else { return Reception::Refused };
-        let ends = Outside { src: h.dst, dst: h.src, dscp };
+        let ends = Outside { src: h.dst, dst: h.src, dscp, ttl: TTL };
         let upper = Upper::Udp(h.dst_port, h.src_port);
         let reply = out.get(..len).unwrap_or_default();
         let Some((packet, h)) = made(hands.out, ends, upper, reply) else {
