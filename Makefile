@@ -31,7 +31,7 @@ CHECKS = format shell crate-graph audit clippy docs unit models lab fuzz-smoke i
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-demo build deb demo compare test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite strongswan-suite6 \
-    build-rtl rtl-scenario dpdk-suite interop attacks charon6 strongswan-gm package-test screenshots web-test cryptodev-test cosim-record $(CHECKS)
+    build-rtl rtl-scenario dpdk-suite frr-suite interop attacks charon6 strongswan-gm package-test screenshots web-test cryptodev-test cosim-record $(CHECKS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
@@ -117,6 +117,10 @@ strongswan-suite6: $(if $(CULVERT),,setup build) ## strongSwan 6's own scenarios
 dpdk-suite: $(if $(CULVERT),,setup build) ## the packet tests of DPDK's gateway; ONLY=trs_ipv6opts
 	@scripts/fetch-dpdk-suite
 	@PYTHONPATH=tests $(PYTHON) -m dpdk $(ONLY)
+
+frr-suite: $(if $(CULVERT),,setup build) ## FRR's own topotests of BFD; ONLY=bfd_topo1 SAMPLE=1 JOBS=4
+	@scripts/fetch-frr-suite
+	@PYTHONPATH=tests $(PYTHON) -m frr $(ONLY) $(if $(filter 1 yes true,$(SAMPLE)),--sample) $(if $(JOBS),--jobs $(JOBS))
 
 kernel: ## Linux as a test peer, VERSION=6.12 or 7.2, from Debian's source; PREBUILT=1 Debian's own
 	@tests/kernel/build $(if $(filter 1 yes true,$(PREBUILT)),--prebuilt,$(or $(VERSION),6.12))

@@ -1,0 +1,7 @@
+"""`python3 -m frr`."""
+
+import sys
+
+from .main import main
+
+sys.exit(main())
