@@ -16,7 +16,7 @@
 // A decrypted packet whose SA gives it a mark comes the same way, behind an Ethernet header that says
 // nothing: its tag names the private interface, or a tunnel interface, and that mark.
 //
-// Everything else passes: it is received by the private interface itself. What has no tag and no mark gets
+// Everything else passes, priority tags too (../../io/src/tun/mod.rs): it is received by the private interface itself. What has no tag and no mark gets
 // that of tag 0, if there is one: so Linux can tell what culvert has judged.
 //
 // The layout of the frame is ../../io/src/tun/back.rs's, that of the map is repeated in
@@ -59,7 +59,8 @@ int give_back(struct __sk_buff *skb)
 	struct port *port;
 	__u32 tag, priority, unmarked;
 
-	if (!skb->vlan_present) {
+	// Super-packets in tunnels have priority tags in front, which have no number.
+	if (!skb->vlan_present || !(skb->vlan_tci & TAG_MASK)) {
 		tag = 0;
 		port = bpf_map_lookup_elem(&back_ports, &tag);
 		if (port && port->mark && !skb->mark)

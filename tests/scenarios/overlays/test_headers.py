@@ -1,5 +1,6 @@
 """What overlays do with congestion, sizes, fragments and checksums, with Linux's own interface at the other end."""
 
+import json
 import re
 import struct
 
@@ -8,8 +9,8 @@ import pytest
 from lab import topology as t
 from lab.base import wait_for
 from lab.capture import Capture
-from lab.overlays import both_ways, carried, ends, is_v6, overlay, tcp, work
-from lab.traffic import assert_ping, ping
+from lab.overlays import BUFFERED, both_ways, carried, ends, is_v6, overlay, tcp, work
+from lab.traffic import Iperf, assert_ping, ping
 
 #: Where the machine's own kernel has the interface, and where a guest's is needed.
 HERE = [("culvert+plain", kind) for kind in ("vxlan", "vxlan6")]
@@ -203,3 +204,46 @@ def test_a_missing_udp_checksum_over_ipv6_is_linuxs_to_judge(network):
     told = ping(net.client, t.SERVER4, count=5, interval=0.2, wait=1)
     assert told["received"] == 0, told["text"]
     assert work(net.gwa, "overlay-decapsulated") == 0
+
+
+@pytest.mark.parametrize("more, mark", [(("noudpcsum",), 0), (("udpcsum",), 0), (("noudpcsum",), 7)])
+@pytest.mark.parametrize("plane", ["culvert"], indirect=True)
+def test_linuxs_own_in_super_packets(network, more, mark):
+    """An overlay that Linux carries out, in ESP: its super-packets come and go whole at the private interface, with
+    their marks in front if they have some."""
+    net = network(mode="transport", local_a=t.WAN_A4, ts_a=f"{t.WAN_A4}/32", ts_b=f"{t.WAN_B4}/32")
+    for gateway, side in ((net.gwa, 1), (net.gwb, 2)):
+        overlay(gateway, side, "vxlan", *more, is_named=False)
+        gateway.host.ip("link", "set", "ov", "mtu", "1300")
+    if mark:
+        rule = f"""table inet marks {{
+            chain out {{
+                type route hook output priority mangle;
+                udp dport 4789 meta mark set {mark}
+            }}
+        }}"""
+        net.gwa.host.run("nft", "-f", "-", stdin=rule)
+    net.up()
+    assert_ping(net.gwa.host, "10.9.0.2", count=3, wait=5)
+    features = net.gwa.host.run("ethtool", "-k", "culvert0").stdout
+    release = tuple(map(int, re.match(r"(\d+)\.(\d+)", net.gwa.host.run("uname", "-r").stdout).groups()))
+    assert ("tx-udp_tnl-segmentation: on" in features) == (release >= (6, 17)), (release, features)
+    before = [counted(net.gwa, "tx"), counted(net.gwb, "rx")]
+    server = Iperf(net.gwb.host)
+    done = server.run(net.gwa.host, "10.9.0.2", total=16 << 20)
+    server.stop()
+    assert done["bytes"] >= (16 << 20) - BUFFERED, done
+    for gateway in net.gateways():
+        assert not any(port.get("faults") for port in gateway.daemon.json("port"))
+    if release < (6, 17):
+        return
+    for (packets, size), (packets_before, size_before) in zip([counted(net.gwa, "tx"), counted(net.gwb, "rx")], before, strict=True):
+        mean = (size - size_before) / (packets - packets_before)
+        # One by one they have 1336 bytes.
+        assert mean > 1.5 * 1336, (mean, packets, size)
+
+
+def counted(gateway, way):
+    """Packets and bytes at the private interface, as Linux counts them; a super-packet is one."""
+    (link,) = json.loads(gateway.host.run("ip", "-j", "-s", "link", "show", "culvert0").stdout)
+    return link["stats64"][way]["packets"], link["stats64"][way]["bytes"]

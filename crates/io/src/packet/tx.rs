@@ -98,15 +98,13 @@ pub(super) const fn says_no_super(code: i32) -> bool {
 impl Outgoing {
     fn new(plan: &Plan<'_>, run: Run) -> Self {
         let first = run.members.first().copied().unwrap_or_default();
-        let Some((mut vnet, header, payload_at)) = plan.super_header(&run) else {
+        let Some((vnet, header, payload_at)) = plan.super_header(&run) else {
             let vnet = VnetHeader::PLAIN.emit();
             return Self { vnet, header: SuperHeader::new(), payload_at: 0, run };
         };
         // The kernel counts from where the frame begins.
         let link_len = plan.prefix(first).len() as u16;
-        vnet.hdr_len += link_len;
-        vnet.csum_start += link_len;
-        Self { vnet: vnet.emit(), header, payload_at, run }
+        Self { vnet: vnet.with_prefix(link_len).emit(), header, payload_at, run }
     }
 
     fn is_super(&self) -> bool {

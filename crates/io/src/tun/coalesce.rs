@@ -18,6 +18,8 @@
 //! §4.1). And cutting computes checksums, but not those of ESP in UDP over IPv4 (RFC 3948 §2.1), which is told by its
 //! port: over IPv6, or where Linux cuts, it gets one.
 //!
+//! TCP segments in VXLAN or GENEVE are joined by the same rules where Linux takes them whole ([`around`](super::around)).
+//!
 //! Packets of other flows may lie in between. Packets of one flow are never reordered.
 
 use arrayvec::ArrayVec;
@@ -25,12 +27,13 @@ use arrayvec::ArrayVec;
 use crate::checksum::Sum;
 use crate::umem::BURST_LEN;
 
+use super::around::{Around, Ends};
 use super::layout::{Layout, TCP, UDP, double_word, put, set_ipv4_checksum, word};
 use super::segment::is_natt;
 use super::vnet::{Gso, VnetHeader};
 
-/// The headers of a super-packet: at most 40 bytes of IPv6 and 60 of TCP.
-pub type SuperHeader = ArrayVec<u8, 100>;
+/// The headers of a super-packet: at most 40 bytes of IPv6 and 60 of TCP, or as many with a tunnel's in front.
+pub type SuperHeader = ArrayVec<u8, SUPER_HEADER_LEN>;
 
 /// Which packets are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,8 @@ enum Kind {
 
 #[derive(Clone, Copy, Debug)]
 struct Segment {
+    /// The headers of the tunnel that it is in. All lengths below are from the IP header inside.
+    around: Option<Around>,
     is_v4: bool,
     is_udp: bool,
     ip_len: usize,
@@ -91,9 +96,20 @@ pub struct Run {
 impl<'a> Plan<'a> {
     /// Looks at the packets, each with what stands in front of it; those past a burst's length are not taken in.
     pub fn new(packets: impl Iterator<Item = (&'a [u8], &'a [u8])>, joined: Joined) -> Self {
+        Self::with_tunnels(packets, joined, None)
+    }
+
+    /// As [`Self::new`], but joins TCP segments in tunnels too that go to one of the ends.
+    pub fn with_tunnels(
+        packets: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        joined: Joined,
+        ends: Option<&Ends>,
+    ) -> Self {
         let mut plan = Self { packets: ArrayVec::new(), prefixes: ArrayVec::new(), planned: 0 };
         for (prefix, packet) in packets.take(BURST_LEN) {
-            plan.packets.push((packet, inspect(packet, joined)));
+            // What goes back to an interface is taken up there by a program, which knows nothing of tunnels.
+            let ends = ends.filter(|_| prefix.is_empty());
+            plan.packets.push((packet, inspect(packet, joined, ends)));
             plan.prefixes.push(prefix);
         }
         plan
@@ -133,8 +149,10 @@ impl<'a> Plan<'a> {
                 Kind::Flow(next) if !same_flow(packet, &segment, candidate, &next) => continue,
                 Kind::Flow(next) => next,
             };
-            let len =
-                self.prefix(first).len() + segment.hdr_len + run.payload_len + next.payload_len;
+            let len = self.prefix(first).len()
+                + segment.payload_at()
+                + run.payload_len
+                + next.payload_len;
             if len > MAX_SUPER_LEN
                 || self.prefix(place) != self.prefix(first)
                 || !follows(packet, &segment, &run, candidate, &next)
@@ -165,7 +183,8 @@ impl<'a> Plan<'a> {
         let &(packet, Kind::Flow(segment)) = self.packets.get(*first)? else { return None };
         let &(_, Kind::Flow(last)) = self.packets.get(*last)? else { return None };
         let mut header = SuperHeader::new();
-        header.try_extend_from_slice(packet.get(..segment.hdr_len)?).ok()?;
+        header.try_extend_from_slice(packet.get(..segment.payload_at())?).ok()?;
+        let (outer, inside) = header.split_at_mut_checked(segment.at())?;
         let len = segment.hdr_len + run.payload_len;
         let layout = Layout {
             is_v4: segment.is_v4,
@@ -174,22 +193,25 @@ impl<'a> Plan<'a> {
             is_fragment: false,
         };
         if segment.is_v4 {
-            put(&mut header, 2, len as u16);
-            set_ipv4_checksum(header.get_mut(..segment.ip_len)?);
+            put(inside, 2, len as u16);
+            set_ipv4_checksum(inside.get_mut(..segment.ip_len)?);
         } else {
-            put(&mut header, 4, (len - segment.ip_len) as u16);
+            put(inside, 4, (len - segment.ip_len) as u16);
         }
         if segment.is_udp {
-            put(&mut header, segment.ip_len + 4, (len - segment.ip_len) as u16);
+            put(inside, segment.ip_len + 4, (len - segment.ip_len) as u16);
         }
         if last.psh
-            && let Some(flags) = header.get_mut(segment.ip_len + 13)
+            && let Some(flags) = inside.get_mut(segment.ip_len + 13)
         {
             *flags |= PSH;
         }
         // The kernel adds the rest: a partial checksum is the pseudo header's sum.
-        let partial = layout.pseudo_header(packet, len - segment.ip_len).folded();
-        put(&mut header, segment.ip_len + segment.csum_offset(), partial);
+        let partial = layout.pseudo_header(inside, len - segment.ip_len).folded();
+        put(inside, segment.ip_len + segment.csum_offset(), partial);
+        if let Some(around) = segment.around {
+            around.complete(outer, segment.at() + len);
+        }
         let vnet = VnetHeader {
             needs_csum: true,
             gso: match (segment.is_udp, segment.is_v4) {
@@ -197,17 +219,40 @@ impl<'a> Plan<'a> {
                 (false, true) => Gso::TcpV4,
                 (false, false) => Gso::TcpV6,
             },
-            hdr_len: segment.hdr_len as u16,
+            hdr_len: segment.payload_at() as u16,
             gso_size: run.size as u16,
-            csum_start: segment.ip_len as u16,
+            csum_start: (segment.at() + segment.ip_len) as u16,
             csum_offset: segment.csum_offset() as u16,
-            tunnel: None,
+            tunnel: segment.around.map(|around| around.tunnel(&header)),
         };
-        Some((vnet, header, segment.hdr_len))
+        Some((vnet, header, segment.payload_at()))
+    }
+}
+
+impl Run {
+    /// True if its members are in a tunnel, and several.
+    pub fn is_in_tunnel(&self, plan: &Plan<'_>) -> bool {
+        let [first, _, ..] = self.members.as_slice() else { return false };
+        matches!(plan.packets.get(*first), Some((_, Kind::Flow(segment))) if segment.around.is_some())
     }
 }
 
 impl Segment {
+    /// Where its IP header begins, in bytes from the packet's.
+    fn at(&self) -> usize {
+        self.around.map_or(0, |around| around.at())
+    }
+
+    /// Where its payload begins, in bytes from the packet's IP header.
+    fn payload_at(&self) -> usize {
+        self.at() + self.hdr_len
+    }
+
+    /// The packet without a tunnel's headers.
+    fn inside<'a>(&self, packet: &'a [u8]) -> &'a [u8] {
+        packet.get(self.at()..).unwrap_or(&[])
+    }
+
     const fn protocol(&self) -> u8 {
         if self.is_udp { UDP } else { TCP }
     }
@@ -218,8 +263,20 @@ impl Segment {
     }
 }
 
-fn inspect(packet: &[u8], joined: Joined) -> Kind {
+fn inspect(packet: &[u8], joined: Joined, ends: Option<&Ends>) -> Kind {
     let Some(layout) = Layout::of(packet) else { return Kind::Other };
+    if let Some(around) = ends.and_then(|ends| Around::of(packet, &layout, ends)) {
+        let inside = packet.get(around.at()..).unwrap_or(&[]);
+        // What is inside of a tunnel again is of no flow that could be told here, and stays as it is.
+        return match inspect(inside, Joined::Tcp, None) {
+            Kind::Flow(segment) => {
+                let has_room = around.at() + segment.hdr_len <= SUPER_HEADER_LEN;
+                let joinable = segment.joinable && has_room;
+                Kind::Flow(Segment { around: Some(around), joinable, ..segment })
+            }
+            other => other,
+        };
+    }
     let ip_len = layout.ip_len;
     match layout.protocol {
         TCP if joined != Joined::None => {}
@@ -237,6 +294,7 @@ fn inspect(packet: &[u8], joined: Joined) -> Kind {
     let payload_len = packet.len() - hdr_len;
     let flags_allow = tcp[12] & 0xf == 0 && tcp[13] & !PSH == ACK;
     Kind::Flow(Segment {
+        around: None,
         is_v4: layout.is_v4,
         is_udp: false,
         ip_len,
@@ -258,6 +316,7 @@ fn inspect_udp(packet: &[u8], layout: &Layout) -> Kind {
     let is_plain =
         is_plain(packet, layout) && usize::from(word(packet, ip_len + 4)) == payload_len + 8;
     Kind::Flow(Segment {
+        around: None,
         is_v4: layout.is_v4,
         is_udp: true,
         ip_len,
@@ -283,6 +342,14 @@ fn same_flow(a: &[u8], a_is: &Segment, b: &[u8], b_is: &Segment) -> bool {
     if a_is.is_v4 != b_is.is_v4 || a_is.is_udp != b_is.is_udp {
         return false;
     }
+    let ends_same = match (a_is.around, b_is.around) {
+        (Some(around), Some(_)) => around.has_same_ends(a, b),
+        (a, b) => a.is_none() && b.is_none(),
+    };
+    if !ends_same {
+        return false;
+    }
+    let (a, b) = (a_is.inside(a), b_is.inside(b));
     let addresses = if a_is.is_v4 { 12..20 } else { 8..40 };
     a.get(addresses.clone()) == b.get(addresses)
         && a.get(a_is.ip_len..a_is.ip_len + 4) == b.get(b_is.ip_len..b_is.ip_len + 4)
@@ -290,6 +357,12 @@ fn same_flow(a: &[u8], a_is: &Segment, b: &[u8], b_is: &Segment) -> bool {
 
 /// `next` carries on where the run ends, and differs from the run's first packet only where it may.
 fn follows(first: &[u8], first_is: &Segment, run: &Run, next: &[u8], next_is: &Segment) -> bool {
+    if let (Some(around), Some(next_around)) = (first_is.around, next_is.around)
+        && !around.follows(first, next, &next_around, run.members.len() as u16)
+    {
+        return false;
+    }
+    let (first, next) = (first_is.inside(first), next_is.inside(next));
     let same = |range: core::ops::Range<usize>| first.get(range.clone()) == next.get(range);
     let ip_len = first_is.ip_len;
     let joinable = next_is.joinable
@@ -318,28 +391,48 @@ fn follows(first: &[u8], first_is: &Segment, run: &Run, next: &[u8], next_is: &S
 
 /// The checksums are what segmentation would compute. A wrong one must stay wrong.
 fn checksums_right(packet: &[u8], is: &Segment) -> bool {
-    let sum_without = |bytes: &[u8], at: usize| {
-        let (before, rest) = bytes.split_at_checked(at)?;
-        Some(Sum::default().bytes(before).bytes(rest.get(2..)?))
-    };
+    if is.around.is_some_and(|around| !around.checksums_right(packet)) {
+        return false;
+    }
+    let packet = is.inside(packet);
     let (Some(ip), Some(transport)) = (packet.get(..is.ip_len), packet.get(is.ip_len..)) else {
         return false;
     };
     let ip_right =
         !is.is_v4 || sum_without(ip, 10).is_some_and(|sum| sum.checksum() == word(packet, 10));
-    let (at, protocol) = (is.csum_offset(), is.protocol());
-    if is.is_udp && word(transport, at) == 0 {
-        return ip_right && is_natt(transport, 0);
+    let layout =
+        Layout { is_v4: is.is_v4, protocol: is.protocol(), ip_len: is.ip_len, is_fragment: false };
+    if is.is_udp {
+        let is_none = word(transport, 6) == 0;
+        return ip_right
+            && if is_none {
+                is_natt(transport, 0)
+            } else {
+                udp_checksum_is_right(packet, &layout)
+            };
     }
-    let layout = Layout { is_v4: is.is_v4, protocol, ip_len: is.ip_len, is_fragment: false };
+    ip_right
+        && computed(packet, &layout, is.csum_offset()) == Some(word(transport, is.csum_offset()))
+}
+
+/// True if a UDP packet's checksum is what segmentation would compute: zero is sent as its other form.
+pub(super) fn udp_checksum_is_right(packet: &[u8], layout: &Layout) -> bool {
+    let found = word(packet, layout.ip_len + 6);
+    computed(packet, layout, 6)
+        .is_some_and(|checksum| checksum == found || checksum == 0 && found == 0xffff)
+}
+
+/// The checksum of a packet whose field lies at a place of the transport header.
+fn computed(packet: &[u8], layout: &Layout, at: usize) -> Option<u16> {
+    let transport = packet.get(layout.ip_len..)?;
     let pseudo = layout.pseudo_header(packet, transport.len()).folded();
-    let is_right = |sum: Sum| {
-        let checksum = sum.word(pseudo).checksum();
-        // A UDP checksum of zero is sent as its other form.
-        checksum == word(transport, at)
-            || is.is_udp && checksum == 0 && word(transport, at) == 0xffff
-    };
-    ip_right && sum_without(transport, at).is_some_and(is_right)
+    Some(sum_without(transport, at)?.word(pseudo).checksum())
+}
+
+/// The sum of all but the two bytes at a place.
+fn sum_without(bytes: &[u8], at: usize) -> Option<Sum> {
+    let (before, rest) = bytes.split_at_checked(at)?;
+    Some(Sum::default().bytes(before).bytes(rest.get(2..)?))
 }
 
 /// Plans and joins what arbitrary bytes describe; a fuzz target's entry. Each packet is preceded
@@ -358,8 +451,16 @@ pub fn fuzz(data: &[u8]) {
         rest = tail;
     }
     packets.truncate(BURST_LEN);
-    let mut plan =
-        Plan::new(packets.iter().map(|packet| super::back::split(packet)), Joined::TcpAndUdp);
+    let mut ends = Ends::default();
+    // The first packet came from Linux.
+    if let Some(packet) = packets.first() {
+        ends.learn(packet, usize::MAX);
+    }
+    let mut plan = Plan::with_tunnels(
+        packets.iter().map(|p| super::back::split(p)),
+        Joined::TcpAndUdp,
+        Some(&ends),
+    );
     let mut seen = vec![false; packets.len()];
     while let Some(run) = plan.next_run() {
         for &member in &run.members {
@@ -376,6 +477,7 @@ pub fn fuzz(data: &[u8]) {
     assert!(seen.iter().all(|&seen| seen), "never planned");
 }
 
+const SUPER_HEADER_LEN: usize = 160;
 const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
 /// In the word of IPv4's flags.
@@ -391,3 +493,7 @@ mod tests;
 #[cfg(test)]
 #[path = "coalesce_udp_tests.rs"]
 mod udp_tests;
+
+#[cfg(test)]
+#[path = "around_tests.rs"]
+mod around_tests;

@@ -7,16 +7,16 @@ use crate::tun::segment::{Limits, Segmenter};
 
 /// A TCP segment, with the fields that decide about joining.
 #[derive(Clone, Debug)]
-struct Tcp {
-    v6: bool,
-    port: u16,
-    id: u16,
-    ttl: u8,
-    seq: u32,
-    ack: u32,
-    flags: u8,
-    options: Vec<u8>,
-    payload: Vec<u8>,
+pub(super) struct Tcp {
+    pub(super) v6: bool,
+    pub(super) port: u16,
+    pub(super) id: u16,
+    pub(super) ttl: u8,
+    pub(super) seq: u32,
+    pub(super) ack: u32,
+    pub(super) flags: u8,
+    pub(super) options: Vec<u8>,
+    pub(super) payload: Vec<u8>,
 }
 
 impl Default for Tcp {
@@ -37,12 +37,12 @@ impl Default for Tcp {
 
 impl Tcp {
     /// The segment after this one.
-    fn next(&self) -> Self {
+    pub(super) fn next(&self) -> Self {
         let seq = self.seq.wrapping_add(self.payload.len() as u32);
         Self { id: self.id.wrapping_add(1), seq, ..self.clone() }
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         let tcp_len = 20 + self.options.len();
         let len = tcp_len + self.payload.len();
         let mut packet = if self.v6 {
@@ -86,8 +86,12 @@ fn runs(packets: &[Vec<u8>]) -> Vec<Vec<usize>> {
 
 /// Joins, then cuts each run again; returns the packets in their original places.
 fn join_and_cut(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    cut_again(packets, plan_of(packets, Joined::Tcp))
+}
+
+/// Cuts each run of a plan again.
+pub(super) fn cut_again(packets: &[Vec<u8>], mut plan: Plan<'_>) -> Vec<Vec<u8>> {
     let mut result = vec![Vec::new(); packets.len()];
-    let mut plan = plan_of(packets, Joined::Tcp);
     while let Some(run) = plan.next_run() {
         let Some((vnet, header, payload_at)) = plan.super_header(&run) else {
             let place = run.members[0];

@@ -124,21 +124,27 @@ fn is_known(protocol: u8, between: &[u8]) -> bool {
             let fields = (flags & (GRE_CHECKSUM | GRE_KEY)).count_ones() as usize;
             (4 + fields * 4, word(between, 2) == ETHERNET)
         }
-        UDP => match between.get(8..) {
-            // Only VXLAN says so by its first byte and is of this length.
-            Some([VXLAN_HAS_VNI | VXLAN_HAS_GROUP, rest @ ..])
-                if rest.len() == 7 + frame_len(between, 16) =>
-            {
-                (16, true)
-            }
-            Some([version_and_options @ 0..=0x3f, ..]) => {
-                (16 + usize::from(*version_and_options) * 4, word(between, 10) == ETHERNET)
-            }
-            _ => return false,
-        },
+        UDP => return headers_len(between) == Some(between.len()),
         _ => return false,
     };
     between.len() == headers + if has_frame { frame_len(between, headers) } else { 0 }
+}
+
+/// Length of the headers of a tunnel from UDP's on, up to the inner IP header; `None` if these are not VXLAN's or GENEVE's.
+pub(super) fn headers_len(udp: &[u8]) -> Option<usize> {
+    match *udp.get(UDP_LEN..)?.first_chunk::<4>()? {
+        // VXLAN's reserved bytes, where GENEVE names what is inside. With a group policy they hold the group.
+        [VXLAN_HAS_VNI, 0, 0, 0] | [VXLAN_HAS_GROUP, ..] => Some(16 + frame_len(udp, 16)),
+        [version_and_options @ 0..=0x3f, flags, ..] if flags & GENEVE_CONTROL == 0 => {
+            let headers = 16 + usize::from(version_and_options) * 4;
+            match word(udp, 10) {
+                ETHERNET => Some(headers + frame_len(udp, headers)),
+                IPV4_TYPE | IPV6_TYPE => Some(headers),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
 }
 
 /// Length of the Ethernet header at a place, with one tag or none.
@@ -154,6 +160,10 @@ const GRE_CHECKSUM: u16 = 0x8000;
 const GRE_KEY: u16 = 0x2000;
 /// EtherType of transparent Ethernet bridging, in GRE and GENEVE.
 const ETHERNET: u16 = 0x6558;
+const IPV4_TYPE: u16 = 0x0800;
+const IPV6_TYPE: u16 = 0x86dd;
+/// GENEVE's bit of packets that are for the far end itself (RFC 8926 §3.4).
+const GENEVE_CONTROL: u8 = 0x80;
 /// First byte of VXLAN's header, without and with a group policy.
 const VXLAN_HAS_VNI: u8 = 0x08;
 const VXLAN_HAS_GROUP: u8 = 0x88;

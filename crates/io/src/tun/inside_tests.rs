@@ -122,6 +122,7 @@ proptest! {
             };
             let named = VnetHeader { tunnel: Some(tunnel), ..vnet(at) };
             prop_assert_eq!(cut(named, whole.clone(), LIMITS), segments.clone(), "by its name");
+            prop_assert_eq!(headers_len(&whole[udp_at..]), Some(headers.len()));
         }
         prop_assert_eq!(segments.len(), alone.len());
         let outer_len = if is_v4_outside { 20 } else { 40 };
@@ -238,5 +239,25 @@ fn a_named_tunnel_that_is_not_there_is_refused() {
     assert_eq!(outcome(vnet, &fragment), Some(SegmentError::Malformed), "a fragment");
     for len in 0..90 {
         assert!(outcome(vnet, &packet[..len]).is_some(), "{len} bytes");
+    }
+}
+
+#[test]
+fn headers_of_other_protocols_are_not_taken_for_a_tunnels() {
+    let udp = |rest: &[u8]| [[0; 8].as_slice(), rest].concat();
+    let vxlan = [8, 0, 0, 0, 0, 0, 42, 0];
+    let geneve = [0, 0, 0x65, 0x58, 0, 0, 43, 0];
+    assert_eq!(headers_len(&udp(&vxlan)), Some(30));
+    assert_eq!(headers_len(&udp(&geneve)), Some(30));
+    for (what, at, value) in
+        [("a version", 0, 0x40), ("control", 1, 0x80), ("another type", 3, 0x59)]
+    {
+        let mut header = geneve;
+        header[at] = value;
+        assert_eq!(headers_len(&udp(&header)), None, "GENEVE with {what}");
+    }
+    assert_eq!(headers_len(&udp(&[8, 0, 1, 0, 0, 0, 42, 0])), None, "VXLAN with a reserved bit");
+    for len in 0..12 {
+        assert_eq!(headers_len(&udp(&vxlan)[..len]), None, "{len} bytes");
     }
 }

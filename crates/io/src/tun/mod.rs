@@ -26,6 +26,7 @@
 //! number of queues, belongs to a daemon that runs or was set up by hand (`ip tuntap add`): then the error says
 //! so, and nothing of it is changed.
 
+mod around;
 pub mod back;
 mod choice;
 pub mod coalesce;
@@ -49,6 +50,7 @@ use wire::ethernet::EtherType;
 use crate::counters::PortCounters;
 use crate::port::{Port, PortError};
 use crate::umem::{BURST_LEN, Burst, FramePool, MAX_HEADROOM, Packet};
+use around::Ends;
 pub use choice::QueueChoice;
 use coalesce::{Joined, Plan, Run};
 use segment::{Limits, Segmenter};
@@ -126,6 +128,8 @@ pub struct Tun {
     read_len: usize,
     /// The packet in `buffer` is still being cut.
     cutting: Option<Cutting>,
+    /// Where Linux's own tunnels end, as far as it has sent by them.
+    ends: Ends,
     counters: Arc<PortCounters>,
     joined: u64,
 }
@@ -220,6 +224,7 @@ impl Tun {
             buffer: vec![0; BUFFER_LEN].into_boxed_slice(),
             read_len: 0,
             cutting: None,
+            ends: Ends::default(),
             counters: PortCounters::new(),
             joined: 0,
         })
@@ -284,7 +289,10 @@ impl Tun {
                 let (mark, packet) = mark::split(rest);
                 // The kernel counts from what is in front of the packet.
                 let prefix = (before - packet.len()) as u16;
-                let vnet = VnetHeader::parse_long(header).behind(prefix);
+                let vnet = VnetHeader::parse_long(header).without_prefix(prefix);
+                if self.offloads.udp_tunnels && vnet.needs_csum {
+                    self.ends.learn(packet, vnet.csum_start.into());
+                }
                 let segmenter = Segmenter::new(&vnet, packet, limits).ok()?;
                 Some(Cutting { segmenter, len: packet.len(), mark })
             });
@@ -351,9 +359,11 @@ impl Port for Tun {
     // 3. Recycle what was written, keep the rest in order.
     fn tx(&mut self, burst: &mut Burst, pool: &mut FramePool) -> Result<usize, PortError> {
         let mut gone: u64 = 0;
+        let mut refuses_tunnels = false;
         let mut result = Ok(());
+        let ends = self.offloads.udp_tunnels.then_some(&self.ends);
         let mut plan =
-            Plan::new(burst.iter().map(|packet| back::split(packet.data())), Joined::Tcp);
+            Plan::with_tunnels(burst.iter().map(|p| back::split(p.data())), Joined::Tcp, ends);
         while let Some(run) = plan.next_run() {
             let bytes: usize = run.members.iter().map(|&at| plan.packet(at).len()).sum();
             let count = run.members.len() as u64;
@@ -364,6 +374,11 @@ impl Port for Tun {
                 }
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => break,
+                    // The segments go one by one, by the next call and from then on.
+                    Some(libc::EINVAL) if run.is_in_tunnel(&plan) => {
+                        refuses_tunnels = true;
+                        break;
+                    }
                     // Not an IP packet, or the interface is down: it will never be taken.
                     Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE) => {
                         self.counters.refused_tx(count);
@@ -379,6 +394,13 @@ impl Port for Tun {
             }
         }
         drop(plan);
+        if refuses_tunnels {
+            tracing::warn!(
+                port = self.name,
+                "Linux takes no super-packets in tunnels: each segment goes by itself"
+            );
+            self.offloads.udp_tunnels = false;
+        }
         let sent = pool.put_gone(burst, gone);
         result.map(|()| sent)
     }
@@ -430,7 +452,10 @@ fn write_run(mut file: &File, plan: &Plan<'_>, run: &Run) -> io::Result<()> {
         None => (VnetHeader::PLAIN, [].as_slice(), 0),
     };
     let first = run.members.first().copied().unwrap_or_default();
+    let is_v4 = plan.packet(first).first().is_some_and(|byte| byte >> 4 == 4);
     let (ether_type, link) = match plan.prefix(first) {
+        [] if vnet.tunnel.is_some() && is_v4 => (TAGGED, TAGS_V4.as_slice()),
+        [] if vnet.tunnel.is_some() => (TAGGED, TAGS_V6.as_slice()),
         [high, low, link @ ..] => ([*high, *low], link),
         _ => match ether_type(plan.packet(first)) {
             Some(ether_type) => (ether_type, [].as_slice()),
@@ -440,8 +465,7 @@ fn write_run(mut file: &File, plan: &Plan<'_>, run: &Run) -> io::Result<()> {
     };
     if vnet.needs_csum {
         // The kernel counts from what follows its header.
-        vnet.hdr_len += link.len() as u16;
-        vnet.csum_start += link.len() as u16;
+        vnet = vnet.with_prefix(link.len() as u16);
     }
     let vnet = vnet.emit_long();
     let [high, low] = ether_type;
@@ -507,6 +531,14 @@ const _: () = {
 
 /// `TUN_F_UDP_TUNNEL_GSO` and `TUN_F_UDP_TUNNEL_GSO_CSUM`, which libc does not have yet.
 const TUN_F_UDP_TUNNEL: core::ffi::c_uint = 0x80 | 0x100;
+
+/// EtherType of a packet with [`TAGS_V4`] or [`TAGS_V6`] in front.
+const TAGGED: [u8; 2] = [0x81, 0x00];
+
+/// Priority tags, which Linux takes off and does not look at (VLAN 0, IEEE 802.1Q). It takes a super-packet in a tunnel
+/// only where the outer IP header has room for an Ethernet header in front, though a TUN device has none.
+const TAGS_V4: [u8; 16] = [0, 0, 0x81, 0, 0, 0, 0x81, 0, 0, 0, 0x81, 0, 0, 0, 0x08, 0];
+const TAGS_V6: [u8; 16] = [0, 0, 0x81, 0, 0, 0, 0x81, 0, 0, 0, 0x81, 0, 0, 0, 0x86, 0xdd];
 
 /// Length of `struct tun_pi`.
 const PI_LEN: usize = 4;

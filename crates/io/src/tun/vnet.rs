@@ -118,7 +118,7 @@ impl VnetHeader {
     }
 
     /// This header of a packet that lies `prefix` bytes behind the place that the kernel counts from.
-    pub fn behind(self, prefix: u16) -> Self {
+    pub fn without_prefix(self, prefix: u16) -> Self {
         let tunnel = self.tunnel.map(|tunnel| UdpTunnel {
             udp_at: tunnel.udp_at.saturating_sub(prefix),
             inside_at: tunnel.inside_at.saturating_sub(prefix),
@@ -127,6 +127,21 @@ impl VnetHeader {
         Self {
             hdr_len: self.hdr_len.saturating_sub(prefix),
             csum_start: self.csum_start.saturating_sub(prefix),
+            tunnel,
+            ..self
+        }
+    }
+
+    /// This header of a packet with `prefix` bytes in front, from which the kernel counts.
+    pub fn with_prefix(self, prefix: u16) -> Self {
+        let tunnel = self.tunnel.map(|tunnel| UdpTunnel {
+            udp_at: tunnel.udp_at + prefix,
+            inside_at: tunnel.inside_at + prefix,
+            ..tunnel
+        });
+        Self {
+            hdr_len: self.hdr_len + prefix,
+            csum_start: self.csum_start + prefix,
             tunnel,
             ..self
         }
@@ -246,8 +261,9 @@ mod tests {
         let tunnel = UdpTunnel { is_v4: true, has_checksum: false, udp_at: 36, inside_at: 15 };
         let header =
             VnetHeader { hdr_len: 90, csum_start: 86, tunnel: Some(tunnel), ..VnetHeader::PLAIN };
-        let behind = header.behind(16);
+        let behind = header.without_prefix(16);
         assert_eq!((behind.hdr_len, behind.csum_start), (74, 70));
+        assert_eq!(header.without_prefix(14).with_prefix(14), header);
         assert_eq!(behind.tunnel, Some(UdpTunnel { udp_at: 20, inside_at: 0, ..tunnel }));
     }
 }
