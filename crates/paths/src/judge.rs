@@ -242,6 +242,32 @@ mod tests {
     }
 
     #[test]
+    fn the_first_state_is_by_the_bounds_without_a_margin() {
+        let mut judge = Judge::new(BOUNDS, 1000 * MS);
+        assert_eq!(judge.judge(0, ANSWERS, || quality(50, 0)), State::Good);
+    }
+
+    #[test]
+    fn the_margin_of_a_short_bound_is_a_millisecond() {
+        let bounds = Bounds { delay_ns: Some(5 * MS), ..BOUNDS };
+        let mut judge = Judge::new(bounds, 0);
+        judge.judge(0, ANSWERS, || quality(6, 0));
+        // A tenth of it is half a millisecond.
+        let near = Quality { delay_ns: 4 * MS + 1, ..quality(4, 0) };
+        assert_eq!(judge.judge(1, ANSWERS, || near), State::Degraded);
+        assert_eq!(judge.judge(1, ANSWERS, || quality(4, 0)), State::Good);
+    }
+
+    #[test]
+    fn few_probes_say_nothing_of_loss_and_not_many_say_nothing_of_jitter() {
+        let lost = Quality { probes: LEAST_PROBES - 1, lost: 3, ..quality(10, 0) };
+        assert_eq!(good().judge(1, ANSWERS, || lost), State::Good);
+        let jitter = |probes| Quality { probes, jitter_ns: 21 * MS, ..quality(10, 0) };
+        assert_eq!(good().judge(1, ANSWERS, || jitter(LEAST_FOR_JITTER - 1)), State::Good);
+        assert_eq!(good().judge(1, ANSWERS, || jitter(LEAST_FOR_JITTER)), State::Degraded);
+    }
+
+    #[test]
     fn penalties_grow_with_the_states() {
         assert!(State::ALL.is_sorted_by(|a, b| a < b && a.penalty() < b.penalty()));
     }

@@ -130,6 +130,7 @@ mod tests {
         let one = remover.assign(5, 0).expect("labels");
         let other = remover.assign(6, 0).expect("labels");
         assert_eq!((one.by, remover.assign(5, 1)), (77, Some(one)));
+        assert!(one.recovers && other.recovers);
         assert!(one.label >= FIRST && one.label.abs_diff(other.label) >= STREAMS);
         for stream in 0..STREAMS {
             assert_eq!(labels.sender(one.label + stream), Some(5));
@@ -162,7 +163,8 @@ mod tests {
         let kept = remover.assign(2, KEPT_NS).expect("its own");
         let new = remover.assign(9999, KEPT_NS + 4).expect("a place");
         assert_eq!((labels.sender(new.label), labels.sender(kept.label)), (Some(9999), Some(2)));
-        // The first ones are gone.
+        // The first ones are gone, and one that has asked just lately enough is not.
+        assert_eq!(labels.sender(all[3].label), Some(4));
         assert!(all.iter().filter(|removal| labels.sender(removal.label).is_none()).count() >= 1);
     }
 }

@@ -355,6 +355,100 @@ fn a_third_lost_probe_is_noticed_before_any_time_out() {
 }
 
 #[test]
+fn probes_that_are_forgotten_are_lost_once() {
+    let mut prober = prober();
+    // 20 may wait for replies at a time: 32 are remembered.
+    (0..40).for_each(|number| _ = sent(&mut prober, number * INTERVAL_NS));
+    assert_eq!(prober.quality().lost, 8);
+    prober.tick(40 * INTERVAL_NS + PLAN.timeout_ns);
+    let Quality { probes, lost, recently_lost, .. } = prober.quality();
+    assert_eq!((probes, lost, recently_lost), (40, 40, 40));
+}
+
+#[test]
+fn probes_that_wait_longer_than_memory_reaches_are_no_plan() {
+    let waiting = |probes| Plan { timeout_ns: probes * INTERVAL_NS, ..PLAN };
+    assert!(waiting(MOST as u64 - 3).is_rememberable());
+    assert!(!waiting(MOST as u64 - 2).is_rememberable());
+}
+
+#[test]
+fn a_reply_that_was_overtaken_makes_the_silence_behind_it_no_longer() {
+    let mut prober = prober();
+    let [slow, fast] = [0, 1].map(|number| sent(&mut prober, number * INTERVAL_NS));
+    prober.receive(51 * MS, &reflection(&fast, 0, 0));
+    prober.receive(52 * MS, &reflection(&slow, 0, 0));
+    (2..6).for_each(|number| _ = sent(&mut prober, number * INTERVAL_NS));
+    prober.tick(500 * MS);
+    assert_eq!(prober.state(), State::Untried, "four are without a reply");
+    sent(&mut prober, 500 * MS);
+    prober.tick(700 * MS);
+    assert_eq!(prober.state(), State::Dead);
+}
+
+#[test]
+fn patience_is_half_an_interval_at_least_and_a_time_out_at_most() {
+    let mut near = prober();
+    sent(&mut near, 0);
+    let answered = sent(&mut near, 10 * MS);
+    near.receive(11 * MS, &reflection(&answered, 0, 0));
+    assert_eq!(near.due_ns(), INTERVAL_NS / 2, "the first probe is lost then");
+    let mut far = prober();
+    let answered = sent(&mut far, 0);
+    far.receive(900 * MS, &reflection(&answered, 0, 0));
+    (0..5).for_each(|number| _ = sent(&mut far, 1000 * MS + number * INTERVAL_NS));
+    let last_ns = 1000 * MS + 4 * INTERVAL_NS;
+    far.tick(last_ns + PLAN.timeout_ns - 1);
+    assert_eq!(far.state(), State::Untried);
+    far.tick(last_ns + PLAN.timeout_ns);
+    assert_eq!(far.state(), State::Dead);
+}
+
+#[test]
+fn answers_of_before_a_loss_or_a_silence_do_not_count() {
+    let answered = |prober: &mut Prober, at_ms: u64| {
+        let probe = sent(prober, at_ms * MS);
+        prober.receive((at_ms + 1) * MS, &reflection(&probe, 0, 0));
+        prober.tick((at_ms + 1) * MS);
+        prober.state()
+    };
+    // A path is tried when five in a row were answered.
+    let mut prober = Prober::new(stamp(), Plan { timeout_ns: 60 * MS, ..PLAN }, 1000, 0);
+    (0..4).for_each(|number| _ = answered(&mut prober, 50 * number));
+    sent(&mut prober, 200 * MS);
+    prober.tick(260 * MS);
+    for at_ms in [270, 320, 370, 420] {
+        assert_eq!(answered(&mut prober, at_ms), State::Untried, "{at_ms}");
+    }
+    assert_ne!(answered(&mut prober, 470), State::Untried);
+    // And a dead one comes back with three, long before its lost ones have timed out.
+    let mut prober = self::prober();
+    (0..10).for_each(|number| _ = answered(&mut prober, 50 * number));
+    (10..15).for_each(|number| _ = sent(&mut prober, number * INTERVAL_NS));
+    prober.tick(760 * MS);
+    assert_eq!(prober.state(), State::Dead);
+    assert_eq!(
+        [800, 850, 900].map(|at_ms| answered(&mut prober, at_ms)),
+        [State::Dead, State::Dead, State::Bad]
+    );
+}
+
+#[test]
+fn it_is_due_when_an_overtaken_probe_is_taken_for_lost() {
+    let mut prober = prober();
+    sent(&mut prober, 0);
+    let answered = sent(&mut prober, 50 * MS);
+    prober.receive(90 * MS, &reflection(&answered, 0, 0));
+    sent(&mut prober, 100 * MS);
+    // A reply takes 40 ms, and four times 20 ms are patience.
+    assert_eq!(prober.due_ns(), 120 * MS);
+    prober.tick(119 * MS);
+    assert_eq!(prober.quality().recently_lost, 0);
+    prober.tick(120 * MS);
+    assert_eq!(prober.quality().recently_lost, 1);
+}
+
+#[test]
 fn a_reply_that_was_overtaken_is_no_loss() {
     let bounds = Bounds { jitter_ns: None, ..PLAN.bounds };
     let mut prober = Prober::new(stamp(), Plan { bounds, ..PLAN }, 1000, 0);

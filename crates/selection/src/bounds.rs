@@ -111,5 +111,29 @@ mod tests {
         assert!(of(100).hold_well(&quality(90, 0)) && !of(100).hold_well(&quality(91, 0)));
         assert!(of(5).hold_well(&quality(4, 0)) && !of(5).hold_well(&quality(5, 0)));
         assert!(of(1).hold_well(&quality(0, 0)) && !of(1).hold_well(&quality(1, 0)));
+        let almost = |us| Quality { delay: Duration::from_micros(us), ..quality(0, 0) };
+        assert!(of(1).hold_well(&almost(900)) && !of(1).hold_well(&almost(901)));
+        let loss = Bounds { loss_ppm: Some(1000), ..Bounds::default() };
+        assert!(loss.hold_well(&quality(0, 900)) && !loss.hold_well(&quality(0, 901)));
+    }
+
+    #[test]
+    fn jitter_has_a_bound_and_a_margin_of_its_own() {
+        let bounds = Bounds { jitter: Some(Duration::from_millis(100)), ..Bounds::default() };
+        let with = |ms| Quality { jitter: Duration::from_millis(ms), ..quality(1, 0) };
+        assert_eq!(bounds.excess(&with(150)), 500_000);
+        assert!(bounds.hold(&with(100)) && !bounds.hold(&with(101)));
+        assert!(bounds.hold_well(&with(90)) && !bounds.hold_well(&with(91)));
+    }
+
+    #[test]
+    fn the_least_excess_is_none_of_nothing_and_the_largest_is_not_that_of_the_dead() {
+        let hour = Duration::from_secs(3600);
+        let bounds = Bounds { delay: Some(hour), ..Bounds::default() };
+        let beyond = Quality { delay: hour + Duration::from_micros(1), ..quality(0, 0) };
+        assert_eq!(bounds.excess(&beyond), 1);
+        let strict = Bounds { delay: Some(Duration::ZERO), ..Bounds::default() };
+        let worst = Quality { delay: Duration::MAX, ..quality(0, 0) };
+        assert_eq!(strict.excess(&worst), u64::MAX - 1);
     }
 }

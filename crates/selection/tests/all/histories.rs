@@ -100,6 +100,7 @@ fn the_least_bad_path_is_left_for_one_that_is_clearly_better() {
     let slow = |a, b, c| [a, b, c].map(|ms| quality(true, ms, 0));
     assert_eq!(flow.step(slow(300, 300, 300)), Some(0));
     assert_eq!(flow.step(slow(300, 290, 300)), Some(0), "5 % better");
+    assert_eq!(flow.step(slow(300, 280, 300)), Some(0), "10 % better, and not more");
     assert_eq!(flow.step(slow(300, 250, 300)), Some(1), "25 % better");
     assert_eq!(flow.step(slow(240, 250, 300)), Some(1));
 }
@@ -117,6 +118,12 @@ fn a_path_that_nobody_measures_is_good() {
     let mut selector = Selector::new(rule(Spread::Prefer, Fallback::Block));
     let quality = |path| (path != 1).then_some(DEAD);
     assert!(selector.update(STEP, quality));
+    assert_eq!(selector.choice().path(0), Some(1));
+    assert!(!selector.update(2 * STEP, quality), "nothing has changed");
+    // Also one that was measured before.
+    assert!(selector.update(3 * STEP, |_| Some(DEAD)));
+    assert_eq!(selector.choice().path(0), None);
+    assert!(selector.update(4 * STEP, quality));
     assert_eq!(selector.choice().path(0), Some(1));
 }
 
@@ -229,7 +236,13 @@ fn the_runner_up_is_the_next_good_one_or_the_least_bad() {
     let slow = |ms| quality(true, ms, 0);
     assert_eq!(step(&mut flow, [GOOD, slow(300), slow(305)], None, all), Some(1));
     assert_eq!(step(&mut flow, [GOOD, slow(305), slow(300)], Some(1), all), Some(1));
+    assert_eq!(step(&mut flow, [GOOD, slow(300), slow(280)], Some(1), all), Some(1));
     assert_eq!(step(&mut flow, [GOOD, slow(350), slow(300)], Some(1), all), Some(2));
+    assert_eq!(
+        step(&mut flow, [GOOD, slow(300), slow(305)], Some(0), all),
+        Some(1),
+        "not the same"
+    );
     assert_eq!(step(&mut flow, [GOOD, DEAD, slow(900)], Some(1), all), Some(2));
     assert_eq!(step(&mut flow, [GOOD, DEAD, DEAD], Some(2), all), Some(2));
     assert_eq!(step(&mut flow, [GOOD, SLOW, DEAD], Some(2), all), Some(1));
