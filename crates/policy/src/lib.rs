@@ -92,6 +92,7 @@
 mod bundle;
 mod bypass;
 mod chosen;
+mod class_counts;
 mod counters;
 mod databases;
 mod feed;
@@ -120,6 +121,7 @@ pub mod workload;
 pub use bundle::SaBundle;
 pub use bypass::{Ends, always_bypass};
 pub use chosen::OutboundKey;
+pub use class_counts::ClassCounts;
 pub use counters::{PolicyCounters, WorkerIndex};
 pub use databases::{Databases, SaExists};
 pub use flow::{Flow, Marks};

@@ -3,13 +3,15 @@
 use core::net::IpAddr;
 use core::sync::atomic::{
     AtomicBool, AtomicU8,
-    Ordering::{AcqRel, Acquire, Release},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+use std::sync::OnceLock;
 
 use dispatch::Home;
 use esp::Mode;
 use mem::Cache;
 
+use crate::class_counts::ClassCounts;
 use crate::counters::WorkerIndex;
 use crate::iptfs_counters::IptfsCounters;
 use crate::model::{Mark, SaConfig, SaId, Template};
@@ -71,6 +73,8 @@ pub struct SaEntry<S> {
     pub config: SaConfig,
     /// In that mode.
     iptfs: Option<Box<IptfsCounters>>,
+    /// Once somebody measures a path through it.
+    classes: OnceLock<Box<ClassCounts>>,
 }
 
 /// The fields that a look-up compares and each packet reads: one cache line.
@@ -99,22 +103,24 @@ struct Hot {
 }
 
 /// Answers that take one bit each.
-#[derive(Clone, Copy, Debug)]
-struct Traits(u8);
+#[derive(Debug)]
+struct Traits(AtomicU8);
 
 impl Traits {
     const FROM_ANY: u8 = 1;
     const HAS_SELECTOR: u8 = 2;
+    /// Set once somebody measures a path through the SA.
+    const COUNTS_CLASSES: u8 = 4;
 
     fn of(config: &SaConfig) -> Traits {
         let from_any = if config.params.src.is_unspecified() { Traits::FROM_ANY } else { 0 };
         let selector = if config.selector.is_some() { Traits::HAS_SELECTOR } else { 0 };
-        Traits(from_any | selector)
+        Traits(AtomicU8::new(from_any | selector))
     }
 
     #[inline]
-    const fn has(self, bit: u8) -> bool {
-        self.0 & bit != 0
+    fn has(&self, bit: u8) -> bool {
+        self.0.load(Relaxed) & bit != 0
     }
 }
 
@@ -167,7 +173,7 @@ impl<S> SaEntry<S> {
             home: Home::vacant(),
         };
         let iptfs = (config.params.mode == Mode::Iptfs).then(Box::default);
-        SaEntry { hot, esp, config, iptfs }
+        SaEntry { hot, esp, config, iptfs, classes: OnceLock::new() }
     }
 
     /// Brings near what each packet reads of the entry; its packet work is not the database's.
@@ -180,6 +186,26 @@ impl<S> SaEntry<S> {
     /// Counters of an SA of IP-TFS mode. `None` in another mode.
     pub fn iptfs(&self) -> Option<&IptfsCounters> {
         self.iptfs.as_deref()
+    }
+
+    /// Counters of packets by their class, if the SA is measured.
+    #[inline]
+    pub fn classes(&self) -> Option<&ClassCounts> {
+        // The flag lies beside what each packet reads.
+        match self.hot.traits.has(Traits::COUNTS_CLASSES) {
+            true => self.classes.get().map(|classes| &**classes),
+            false => None,
+        }
+    }
+
+    /// The same, which count from the first call on. That one allocates.
+    pub fn measure_classes(&self) -> &ClassCounts {
+        if let Some(classes) = self.classes() {
+            return classes;
+        }
+        let classes = self.classes.get_or_init(|| Box::new(ClassCounts::new()));
+        self.hot.traits.0.fetch_or(Traits::COUNTS_CLASSES, Relaxed);
+        classes
     }
 
     /// The worker that writes the SA's numbers, window and counters.

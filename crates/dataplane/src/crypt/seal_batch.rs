@@ -128,6 +128,9 @@ impl Seals {
             return Err((full.element(), DropReason::OutNoRoom));
         }
         sa.esp.live().count(len as u64, now_s);
+        if let Some(classes) = sa.classes() {
+            classes.count(h.traffic_class());
+        }
         if self.is_numbered
             && let Some(work) = self.work.get_mut(self.packets.len() - 1)
         {

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use io::Packet;
 use outcome::{DropReason, Outcome};
-use policy::Volume;
+use policy::{ClassCounts, Volume};
 
 use crate::crypt::open_batch::OpenWork;
 use crate::crypt::{Crypt, check_volume};
@@ -32,6 +32,9 @@ pub(crate) fn accept(
         && work.from.is_none()
     {
         sa.esp.open_accept(buffer, &work.opening, work.content, view.now.wall_s)?;
+        if let Some(classes) = sa.classes() {
+            count_class(classes, packet);
+        }
         out.counters().work.decrypted.add(1);
         return Ok(());
     }
@@ -75,8 +78,19 @@ fn accept_any(
     if work.content.is_ok_and(|content| content.is_aggfrag()) {
         aggfrag.note_new();
     }
+    if let Some(classes) = sa.classes() {
+        count_class(classes, packet);
+    }
     out.counters().work.decrypted.add(1);
     Ok(())
+}
+
+/// Counts a decrypted packet by its class, of an SA that is measured.
+#[cold]
+fn count_class(classes: &ClassCounts, packet: &Packet) {
+    if let Some(class) = wire::traffic_class(packet.data()) {
+        classes.count(class);
+    }
 }
 
 /// True if a UDP-encapsulated packet came from the address and port where the SA has its peer.
