@@ -83,6 +83,9 @@ pub struct PathConfig {
     /// File of the key of authenticated mode; none: probes have no key.
     #[serde(default)]
     pub key_file: Option<PathBuf>,
+    /// True if the far end is asked how many packets of the path it has received and sent, so that their loss is measured.
+    #[serde(default)]
+    pub count_traffic: bool,
     /// Time from one probe to the next, in milliseconds.
     #[serde(default = "interval_ms")]
     pub interval_ms: u32,
@@ -246,6 +249,11 @@ impl PathConfig {
             let allowed = "an absolute path, and mode = \"stamp\"";
             Some(("key_file", file.display().to_string(), allowed))
         })
+        .or_else(|| {
+            let is_wrong = self.count_traffic && (mode || self.uplink.is_some());
+            let allowed = "false with mode = \"icmp\" or an uplink";
+            is_wrong.then(|| ("count_traffic", "true".to_owned(), allowed))
+        })
         .or_else(|| between("port", self.port.into(), 1..=65_535, "1 to 65535"))
         .or_else(|| {
             between("interval_ms", self.interval_ms, 10..=60_000, "10 to 60000 milliseconds")
@@ -403,6 +411,7 @@ mod tests {
         let plan = path.plan();
         assert_eq!((path.interval_ms, path.timeout_ms(), path.port), (100, 1000, 862));
         assert_eq!((plan.interval_ns, plan.bounds.loss_ppm), (100_000_000, 20_000));
+        assert!(!path.count_traffic);
         assert_eq!(path.dscp.iter().map(|class| class.0).collect::<Vec<_>>(), [0]);
         let slow = parse(&format!("{PATH}interval_ms = 1000\n")).unwrap();
         assert_eq!(slow.paths[0].timeout_ms(), 3000);
@@ -444,6 +453,8 @@ mod tests {
             (of("dscp = [\"EF\", 46]"), "path[0].dscp"),
             (of("key_file = \"key\""), "path[0].key_file"),
             (of("key_file = \"/key\"\nmode = \"icmp\""), "path[0].key_file"),
+            (of("count_traffic = true\nmode = \"icmp\""), "path[0].count_traffic"),
+            (of("count_traffic = true\nuplink = \"wan\""), "path[0].count_traffic"),
             (of("port = 0"), "path[0].port"),
             (of("interval_ms = 9"), "path[0].interval_ms"),
             (of("timeout_ms = 99"), "path[0].timeout_ms"),

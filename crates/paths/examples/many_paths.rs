@@ -75,9 +75,9 @@ fn main() {
 /// Sends a probe, and takes its reply.
 fn answered(prober: &mut Prober, now_ns: u64, noise: u16) -> Option<Reply> {
     let mut out = [0; 112];
-    let (seq, len) = prober.send(now_ns, Timestamp(now_ns << 16), noise, &mut out)?;
+    let (seq, len) = prober.send(now_ns, Timestamp(now_ns << 16), noise, None, &mut out)?;
     let echo = Echo::parse(&out[..len])?;
     let mut reply = [0; 64];
     Echo { seq, ..echo }.emit(&mut reply)?;
-    Some(prober.receive(now_ns + TRIP_NS, &reply))
+    Some(prober.receive(now_ns + TRIP_NS, &reply, None))
 }

@@ -3,8 +3,8 @@
 use core::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::stamp::{Key, Timestamp};
-use crate::{Asked, Bounds, Kind, Labels, Limits, Plan, Prober, Reflector, Remover, Stay};
+use crate::stamp::{Counts, Key, Timestamp};
+use crate::{Asked, Bounds, Counted, Kind, Labels, Limits, Plan, Prober, Reflector, Remover, Stay};
 
 /// A reflector and a session get packets cut out of `bytes`: the first byte of each says its length and to whom.
 ///
@@ -25,7 +25,8 @@ pub fn packets(bytes: &[u8]) {
         Kind::Stamp { ssid: 5, key: keys().pop() },
         Kind::Echo,
     ];
-    let mut probers = kinds.map(|kind| Prober::new(kind, plan, u32::MAX, 0).asking_for_removal(5));
+    let mut probers = kinds
+        .map(|kind| Prober::new(kind, plan, u32::MAX, 0).asking_for_removal(5).counting_packets());
     let from = SocketAddr::from(([192, 0, 2, 1], 49152));
     let (mut left, mut now_ns, mut out) = (bytes, 0u64, [0; 512]);
     while let [head, rest @ ..] = left {
@@ -33,19 +34,22 @@ pub fn packets(bytes: &[u8]) {
         left = behind;
         now_ns += u64::from(*head);
         let stay = Stay { now_ns, received: Timestamp(now_ns), sent: Timestamp(now_ns) };
+        let packets = u32::from(*head).wrapping_mul(0x0101_0101);
+        let counts = Counts { received: packets, sent: packets };
+        let counted = Counted { by: u64::from(*head & 1), packets };
         for reflector in &mut reflectors {
             let before = reflector.reflections();
             let asked = Asked { from, ttl: *head, class: *head };
-            let done = reflector.reflect(packet, asked, stay, &mut out);
+            let done = reflector.reflect(packet, asked, stay, || Some(counts), &mut out);
             assert!(done.is_none_or(|(len, _)| len == packet.len()));
             assert_ne!(before, reflector.reflections());
         }
         for prober in &mut probers {
             if prober.is_due(now_ns) {
-                prober.send(now_ns, Timestamp(0), u16::from(*head), &mut out);
+                prober.send(now_ns, Timestamp(0), u16::from(*head), Some(counted), &mut out);
             }
             let before = (prober.counts(), prober.refusals());
-            prober.receive(now_ns, packet);
+            prober.receive(now_ns, packet, Some(counted));
             assert_ne!(before, (prober.counts(), prober.refusals()));
             prober.tick(now_ns);
             assert!(prober.due_ns() > now_ns);

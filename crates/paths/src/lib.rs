@@ -8,6 +8,7 @@
 //! | [`Reflector`] | replies to the probes of others, stateless or with a count for each session |
 //! | [`Window`] | the last probes of a session: loss, delay, jitter |
 //! | [`RECENT_PROBES`], [`LEAST_LOST`] | the last probes of a session: loss that is no chance, early |
+//! | [`TrafficLoss`] | loss of the path's own packets, by counts of both ends |
 //! | [`Judge`] | state of a session: worse at once, better only after a time |
 //! | [`Labels`] | labels of those whose second copies this host removes: a reflector assigns them, a sender learns them |
 //!
@@ -32,7 +33,7 @@
 //! # Memory
 //!
 //! A session has as many samples as its window and as many outstanding probes as its time-out has intervals, both bounded
-//! when it is made. A stateful reflector has a bounded number of sessions.
+//! when it is made, and an account of each direction if the far end counts packets: 2.5 KiB with the first such answer. A stateful reflector has a bounded number of sessions.
 //!
 //! # Not handled
 //!
@@ -48,6 +49,7 @@ mod recent;
 mod reflector;
 mod sent;
 pub mod stamp;
+mod traffic;
 mod window;
 
 pub use judge::{Bounds, Judge, Seen, State};
@@ -55,4 +57,5 @@ pub use labels::{Labels, Removal, Remover, STREAMS};
 pub use prober::{Kind, Plan, Prober, Refusals, Reply, Told};
 pub use recent::{LEAST_LOST, PROBES as RECENT_PROBES};
 pub use reflector::{Asked, Limits, Reflections, Reflector, Stay};
+pub use traffic::{Counted, TrafficLoss};
 pub use window::{Quality, Window};

@@ -5,7 +5,12 @@ use crate::judge::{Bounds, Judge, Seen, State};
 use crate::labels::Removal;
 use crate::recent::Recent;
 use crate::sent::{Fate, Log, MOST, Sent};
-use crate::stamp::{ErrorEstimate, Key, Layout, Malformed, Reflection, TestPacket, Timestamp, tlv};
+use crate::stamp::tlv::Answers;
+use crate::stamp::{
+    Counts, ErrorEstimate, Key, Layout, Malformed, Questions, Reflection, TestPacket, Timestamp,
+    tlv,
+};
+use crate::traffic::{Account, Counted, Sample, Wrong};
 use crate::window::{Quality, Window};
 
 /// Kind of probes.
@@ -67,6 +72,10 @@ pub struct Refusals {
     pub negative_delay: u64,
     /// Answers that came before their probe by the caller's clock; their delay is 0.
     pub own_clock: u64,
+    /// Answers by whose counts of packets a counter went backwards.
+    pub backward_count: u64,
+    /// Answers by whose counts more packets were received than sent.
+    pub surplus_count: u64,
 }
 
 /// Worth of a reply.
@@ -112,6 +121,19 @@ pub struct Prober {
     /// Identity by which the far end is asked for removal of second copies.
     asks: Option<u64>,
     removal: Option<Removal>,
+    /// True if the far end is asked what it has counted.
+    counts: bool,
+    /// The latest probe whose answer had counts.
+    counted_seq: u32,
+    /// Once the far end has told counts.
+    accounts: Option<Box<Accounts>>,
+}
+
+/// Accounts of the path's own packets.
+#[derive(Clone, Debug, Default)]
+struct Accounts {
+    away: Account,
+    back: Account,
 }
 
 /// Smoothed round trip (RFC 6298 §2), in nanoseconds.
@@ -155,12 +177,25 @@ impl Prober {
             refusals: Refusals::default(),
             asks: None,
             removal: None,
+            counts: false,
+            counted_seq: first_seq.wrapping_sub(1),
+            accounts: None,
         }
     }
 
     /// The same, whose probes ask the far end for removal of second copies of this sender's packets. Echoes do not.
     pub fn asking_for_removal(self, sender: u64) -> Prober {
         Prober { asks: Some(sender), ..self }
+    }
+
+    /// The same, whose probes ask the far end how many packets of the path it has received and sent. Echoes do not.
+    pub fn counting_packets(self) -> Prober {
+        Prober { counts: true, ..self }
+    }
+
+    /// True if a probe has to say how many packets of the path were sent before it.
+    pub const fn counts_packets(&self) -> bool {
+        self.counts && matches!(self.kind, Kind::Stamp { .. })
     }
 
     /// Consent of the far end to copies, by its last answer.
@@ -190,7 +225,7 @@ impl Prober {
 
     /// Quality by the window and the last probes.
     pub fn quality(&self) -> Quality {
-        Quality { recently_lost: self.recent.lost(), ..self.window.quality() }
+        quality(self.recent, &self.window, self.accounts.as_deref())
     }
 
     /// Time at which something is to be done: [`Prober::send`], or [`Prober::tick`] as a probe is lost or silence is too
@@ -268,7 +303,8 @@ impl Prober {
 
     /// Writes the next probe: the payload of UDP, or the body of an ICMP echo. Returns its number and length in bytes.
     ///
-    /// `wall` is the wall clock, which goes into the probe; `noise` are random bits, 16 of which do too.
+    /// `wall` is the wall clock, which goes into the probe; `noise` are random bits, 16 of which do too. `counted` are the
+    /// packets that were sent before the probe by the SA that protects it, with its DSCP, if the far end is to tell its counts.
     ///
     /// A caller that comes late does not send what it has missed.
     pub fn send(
@@ -276,6 +312,7 @@ impl Prober {
         now_ns: u64,
         wall: Timestamp,
         noise: u16,
+        counted: Option<Counted>,
         out: &mut [u8],
     ) -> Option<(u32, usize)> {
         let is_behind = now_ns.saturating_sub(self.due_ns) >= self.plan.interval_ns;
@@ -289,17 +326,11 @@ impl Prober {
                 let error = ErrorEstimate::UNSYNCHRONISED;
                 let len =
                     TestPacket { seq, time, error, ssid: *ssid }.emit(key.as_ref(), out).ok()?;
-                match self.asks {
-                    Some(sender) => {
-                        let tail = out.get_mut(len..)?;
-                        len + tlv::ask_for_removal(key.as_ref(), seq, sender, tail)?
-                    }
-                    None => len,
-                }
+                len + tlv::ask(key.as_ref(), seq, self.questions(counted), out.get_mut(len..)?)?
             }
             Kind::Echo => Echo { seq, token: time.0 }.emit(out)?,
         };
-        let sent = Sent { seq, at_ns: now_ns, token: time.0, fate: Fate::Waiting };
+        let sent = Sent { seq, at_ns: now_ns, token: time.0, fate: Fate::Waiting, counted };
         if self.log.put(sent).is_some_and(|old| old.fate == Fate::Waiting) {
             self.give_up();
         }
@@ -311,8 +342,17 @@ impl Prober {
         Some((seq, len))
     }
 
-    /// Takes a reply: the payload of UDP, or the body of an ICMP echo.
-    pub fn receive(&mut self, now_ns: u64, bytes: &[u8]) -> Reply {
+    const fn questions(&self, counted: Option<Counted>) -> Questions {
+        let sent = match counted {
+            Some(Counted { packets, .. }) if self.counts_packets() => Some(packets),
+            _ => None,
+        };
+        Questions { sender: self.asks, sent }
+    }
+
+    /// Takes a reply: the payload of UDP, or the body of an ICMP echo. `counted` are the packets that have been received by
+    /// the SA that has decrypted it, with its DSCP, if they are counted.
+    pub fn receive(&mut self, now_ns: u64, bytes: &[u8], counted: Option<Counted>) -> Reply {
         let (seq, token, stay_ns) = match self.read(bytes) {
             Ok(read) => read,
             Err(reason) => {
@@ -352,6 +392,7 @@ impl Prober {
             }
         }
         sent.fate = Fate::Answered;
+        let before = sent.counted;
         let trip_ns = match now_ns.checked_sub(sent.at_ns) {
             Some(trip_ns) => trip_ns,
             None => {
@@ -376,16 +417,61 @@ impl Prober {
             None => Trip { mean_ns: trip_ns, deviation_ns: trip_ns / 2 },
         });
         self.window.answered(delay_ns);
-        self.removal = self.read_removal(bytes);
+        let answers = self.answers(bytes, before);
+        self.removal = answers.removal;
+        // Only in the order of probes: what was counted later is known already.
+        if seq.wrapping_sub(self.counted_seq).wrapping_sub(1) < 1 << 31 {
+            self.counted_seq = seq;
+            self.account((now_ns, trip_ns), answers.counts, before, counted);
+        }
         Reply::Answer(delay_ns)
     }
 
-    /// Consent to copies in an answer.
-    fn read_removal(&self, bytes: &[u8]) -> Option<Removal> {
-        let (sender, Kind::Stamp { key, .. }) = (self.asks?, &self.kind) else { return None };
-        let key = key.as_ref();
-        let seq = u32::from_be_bytes(*bytes.first_chunk()?);
-        tlv::removal(key, seq, bytes.get(Layout::of(key).len..)?, sender)
+    /// Answers of the far end's extensions.
+    fn answers(&self, bytes: &[u8], counted: Option<Counted>) -> Answers {
+        let questions = self.questions(counted);
+        let Kind::Stamp { key, .. } = &self.kind else { return Answers::default() };
+        let seq = bytes.first_chunk().map(|seq| u32::from_be_bytes(*seq));
+        let tail = bytes.get(Layout::of(key.as_ref()).len..);
+        match seq.zip(tail).filter(|_| questions != Questions::default()) {
+            Some((seq, tail)) => tlv::answers(key.as_ref(), seq, tail, questions),
+            None => Answers::default(),
+        }
+    }
+
+    /// Compares counts of both ends: those before the probe, the far end's, and those of the reply.
+    fn account(
+        &mut self,
+        (now_ns, trip_ns): (u64, u64),
+        told: Option<Counts>,
+        before: Option<Counted>,
+        counted: Option<Counted>,
+    ) {
+        if told.is_none() && self.accounts.is_none() {
+            return;
+        }
+        let away = before.zip(told).map(|(own, told)| Sample {
+            by: own.by,
+            sent: own.packets,
+            received: told.received,
+        });
+        let back = counted.zip(told).map(|(own, told)| Sample {
+            by: own.by,
+            sent: told.sent,
+            received: own.packets,
+        });
+        let accounts = self.accounts.get_or_insert_default();
+        for (account, sample) in [(&mut accounts.away, away), (&mut accounts.back, back)] {
+            let Some(sample) = sample else {
+                account.stop();
+                continue;
+            };
+            match account.add(now_ns, sample, trip_ns) {
+                Ok(()) => {}
+                Err(Wrong::Backwards) => self.refusals.backward_count += 1,
+                Err(Wrong::Surplus) => self.refusals.surplus_count += 1,
+            }
+        }
     }
 
     /// Number and timestamp of the probe that a reply is to, and its stay in the reflector by its two timestamps, if these
@@ -444,16 +530,26 @@ impl Prober {
         self.note_recent(now_ns);
         let from = self.judge.state();
         let answers_in_row = self.answers_in_row;
-        let Prober { window, recent, judge, .. } = self;
-        let quality = || Quality { recently_lost: recent.lost(), ..window.quality() };
+        let Prober { window, recent, judge, accounts, .. } = self;
         let seen = Seen { is_silent, answers_in_row };
-        let to = judge.judge(now_ns, seen, quality);
+        let to = judge.judge(now_ns, seen, || quality(*recent, window, accounts.as_deref()));
         (from != to).then_some(Told { from, to })
     }
 
     fn give_up(&mut self) {
         self.window.lost();
         self.answers_in_row = 0;
+    }
+}
+
+/// Quality by all that a session knows.
+fn quality(recent: Recent, window: &Window, accounts: Option<&Accounts>) -> Quality {
+    let loss = |account: &Account| account.is_open().then(|| account.loss());
+    Quality {
+        recently_lost: recent.lost(),
+        away: accounts.and_then(|accounts| loss(&accounts.away)),
+        back: accounts.and_then(|accounts| loss(&accounts.back)),
+        ..window.quality()
     }
 }
 

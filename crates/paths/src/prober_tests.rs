@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::labels::{Labels, Remover};
 use crate::reflector::{Asked, Limits, Reflector, Stay};
+use crate::stamp::Counts;
 
 const MS: u64 = 1_000_000;
 const INTERVAL_NS: u64 = 50 * MS;
@@ -36,7 +37,7 @@ fn reflection(probe: &[u8], received_ns: u64, sent_ns: u64) -> Vec<u8> {
     let (received, sent) = (Timestamp::of_unix_ns(received_ns), Timestamp::of_unix_ns(sent_ns));
     let mut out = [0; 128];
     let stay = Stay { now_ns: 0, received, sent };
-    let (len, _) = reflector.reflect(probe, asked, stay, &mut out).expect("a reflection");
+    let (len, _) = reflector.reflect(probe, asked, stay, || None, &mut out).expect("a reflection");
     out[..len].to_vec()
 }
 
@@ -44,7 +45,7 @@ fn reflection(probe: &[u8], received_ns: u64, sent_ns: u64) -> Vec<u8> {
 fn sent(prober: &mut Prober, now_ns: u64) -> Vec<u8> {
     let mut out = [0; 128];
     let (_, len) =
-        prober.send(now_ns, Timestamp::of_unix_ns(now_ns), 0xabcd, &mut out).expect("one");
+        prober.send(now_ns, Timestamp::of_unix_ns(now_ns), 0xabcd, None, &mut out).expect("one");
     out[..len].to_vec()
 }
 
@@ -55,18 +56,86 @@ fn delay_is_the_round_trip_less_the_stay() {
     // The reflector's clock is a year ahead.
     let year = 31_536_000_000 * MS;
     let reply = reflection(&probe, year, year + 3 * MS);
-    match prober.receive(10 * MS, &reply) {
+    match prober.receive(10 * MS, &reply, None) {
         Reply::Answer(delay_ns) => assert!(delay_ns.abs_diff(7 * MS) <= 1, "{delay_ns}"),
         Reply::Refused => panic!("refused"),
     }
     assert_eq!((prober.counts(), prober.refusals()), ((1, 1), Refusals::default()));
 }
 
+/// Sends a probe behind so many packets, and takes the reflection of a far end with these counts behind so many.
+fn counted(prober: &mut Prober, now_ns: u64, sent: u32, told: Counts, received: u32) -> Quality {
+    let (mut probe, mut out) = ([0; 64], [0; 64]);
+    let own = |packets| Some(Counted { by: 1, packets });
+    let (_, len) =
+        prober.send(now_ns, Timestamp::of_unix_ns(now_ns), 7, own(sent), &mut probe).expect("one");
+    assert_eq!(len, 60);
+    let mut reflector = Reflector::new(Vec::new(), Limits { per_second: 1000, sessions: 0 });
+    let asked = Asked { from: SocketAddr::from(([192, 0, 2, 1], 5)), ttl: 64, class: 0 };
+    let time = Timestamp::of_unix_ns(now_ns);
+    let stay = Stay { now_ns, received: time, sent: time };
+    let count = || Some(told).filter(|told| *told != NOTHING);
+    let (len, _) =
+        reflector.reflect(&probe[..len], asked, stay, count, &mut out).expect("a reflection");
+    let reply = prober.receive(now_ns + MS, &out[..len], own(received));
+    assert!(matches!(reply, Reply::Answer(_)));
+    prober.tick(now_ns + MS);
+    prober.quality()
+}
+
+const NOTHING: Counts = Counts { received: 0, sent: 0 };
+
+#[test]
+fn loss_of_packets_degrades_a_path_each_way() {
+    for (lost_away, lost_back) in [(3, 0), (0, 3)] {
+        let mut prober = prober().counting_packets();
+        let mut now_ns = 0;
+        let (mut sent, mut told, mut received) = (u32::MAX - 99, NOTHING, 77);
+        for round in 0..60 {
+            now_ns += INTERVAL_NS;
+            let is_lossy = round >= 40;
+            sent = sent.wrapping_add(25);
+            told.received += 25 - if is_lossy { lost_away } else { 0 };
+            told.sent += 25;
+            received += 25 - if is_lossy { lost_back } else { 0 };
+            let quality = counted(&mut prober, now_ns, sent, told, received);
+            let losses = [quality.away, quality.back].map(|way| way.expect("counted").lost > 0);
+            let is_seen = round >= 42;
+            assert_eq!(losses, [is_seen && lost_away > 0, is_seen && lost_back > 0], "{round}");
+            match round {
+                10..40 => assert_eq!(prober.state(), State::Good),
+                // More than 4 % of 500 packets: 21 of them, and two samples more.
+                50.. => assert_eq!(prober.state(), State::Bad),
+                _ => {}
+            }
+        }
+        assert_eq!(prober.refusals(), Refusals::default());
+        // A far end that counts no more says nothing.
+        let quality = counted(&mut prober, now_ns + INTERVAL_NS, sent, NOTHING, received);
+        assert_eq!((quality.away, quality.back), (None, None));
+    }
+}
+
+#[test]
+fn counts_that_cannot_be_are_told_by_kind() {
+    let mut prober = prober().counting_packets();
+    let told = Counts { received: 10_000, sent: 10_000 };
+    counted(&mut prober, 0, 10_000, told, 10_000);
+    let less = Counts { received: 10, sent: 10_000 };
+    counted(&mut prober, INTERVAL_NS, 10_000, less, 10_000);
+    let more = Counts { received: 9000, sent: 10_000 };
+    counted(&mut prober, 2 * INTERVAL_NS, 10_000, more, 10_000);
+    let Refusals { backward_count, surplus_count, .. } = prober.refusals();
+    assert_eq!((backward_count, surplus_count), (1, 1));
+    // Its answers count all the same.
+    assert_eq!(prober.counts(), (3, 3));
+}
+
 #[test]
 fn a_clock_that_goes_backwards_is_counted() {
     let mut prober = prober();
     let reply = reflection(&sent(&mut prober, 0), 500 * MS, 499 * MS);
-    assert_eq!(prober.receive(10 * MS, &reply), Reply::Answer(10 * MS));
+    assert_eq!(prober.receive(10 * MS, &reply, None), Reply::Answer(10 * MS));
     assert_eq!(prober.refusals().reflector_clock, 1);
 }
 
@@ -74,7 +143,7 @@ fn a_clock_that_goes_backwards_is_counted() {
 fn a_negative_delay_is_counted() {
     let mut prober = prober();
     let reply = reflection(&sent(&mut prober, 0), 0, 11 * MS);
-    assert_eq!(prober.receive(10 * MS, &reply), Reply::Answer(10 * MS));
+    assert_eq!(prober.receive(10 * MS, &reply, None), Reply::Answer(10 * MS));
     assert_eq!(prober.refusals().negative_delay, 1);
 }
 
@@ -82,7 +151,7 @@ fn a_negative_delay_is_counted() {
 fn a_reply_before_its_probe_is_counted() {
     let mut prober = prober();
     let reply = reflection(&sent(&mut prober, 10), 0, 0);
-    assert_eq!(prober.receive(9, &reply), Reply::Answer(0));
+    assert_eq!(prober.receive(9, &reply, None), Reply::Answer(0));
     assert_eq!(prober.refusals().own_clock, 1);
 }
 
@@ -90,8 +159,8 @@ fn a_reply_before_its_probe_is_counted() {
 fn a_replay_is_counted() {
     let mut prober = prober();
     let reply = reflection(&sent(&mut prober, 0), 0, 0);
-    assert_eq!(prober.receive(MS, &reply), Reply::Answer(MS));
-    assert_eq!(prober.receive(2 * MS, &reply), Reply::Refused);
+    assert_eq!(prober.receive(MS, &reply, None), Reply::Answer(MS));
+    assert_eq!(prober.receive(2 * MS, &reply, None), Reply::Refused);
     assert_eq!((prober.refusals().duplicate, prober.counts()), (1, (1, 1)));
 }
 
@@ -108,10 +177,10 @@ fn a_reflection_of_what_was_never_sent_is_counted() {
     let mut other_session = probe.clone();
     other_session[15] ^= 1;
     for forged in [other_number, behind, other_time, other_session] {
-        assert_eq!(prober.receive(MS, &reflection(&forged, 0, 0)), Reply::Refused);
+        assert_eq!(prober.receive(MS, &reflection(&forged, 0, 0), None), Reply::Refused);
     }
     assert_eq!((prober.refusals().unsent, prober.counts()), (4, (1, 0)));
-    assert_eq!(prober.receive(MS, &probe[..43]), Reply::Refused);
+    assert_eq!(prober.receive(MS, &probe[..43], None), Reply::Refused);
     assert_eq!(prober.refusals().malformed, 1);
 }
 
@@ -120,7 +189,7 @@ fn a_reflector_without_sessions_is_believed() {
     let mut prober = prober();
     let mut probe = sent(&mut prober, 0);
     probe[14..16].fill(0);
-    assert_eq!(prober.receive(MS, &reflection(&probe, 0, 0)), Reply::Answer(MS));
+    assert_eq!(prober.receive(MS, &reflection(&probe, 0, 0), None), Reply::Answer(MS));
 }
 
 #[test]
@@ -129,10 +198,10 @@ fn a_late_reply_is_counted_and_its_probe_stays_lost() {
     let probe = sent(&mut prober, 0);
     prober.tick(PLAN.timeout_ns);
     assert_eq!(prober.quality().lost, 1);
-    assert_eq!(prober.receive(PLAN.timeout_ns, &reflection(&probe, 0, 0)), Reply::Refused);
+    assert_eq!(prober.receive(PLAN.timeout_ns, &reflection(&probe, 0, 0), None), Reply::Refused);
     // And one whose place was taken since.
     (1..=200).for_each(|turn| drop(sent(&mut prober, PLAN.timeout_ns + turn)));
-    assert_eq!(prober.receive(PLAN.timeout_ns, &reflection(&probe, 0, 0)), Reply::Refused);
+    assert_eq!(prober.receive(PLAN.timeout_ns, &reflection(&probe, 0, 0), None), Reply::Refused);
     assert_eq!((prober.refusals().late, prober.counts().1), (2, 0));
 }
 
@@ -146,11 +215,11 @@ fn a_key_is_wanted_in_replies() {
     let asked = Asked { from: SocketAddr::from(([192, 0, 2, 1], 5)), ttl: 64, class: 0 };
     let stay = Stay { now_ns: 0, received: Timestamp(0), sent: Timestamp(0) };
     let mut out = [0; 112];
-    reflector.reflect(&probe, asked, stay, &mut out).expect("a reflection");
+    reflector.reflect(&probe, asked, stay, || None, &mut out).expect("a reflection");
     let mut forged = out;
     forged[40] ^= 1;
-    assert_eq!(prober.receive(MS, &forged), Reply::Refused);
-    assert_eq!(prober.receive(MS, &out), Reply::Answer(MS));
+    assert_eq!(prober.receive(MS, &forged, None), Reply::Refused);
+    assert_eq!(prober.receive(MS, &out, None), Reply::Answer(MS));
     assert_eq!(prober.refusals().unauthentic, 1);
 }
 
@@ -159,9 +228,9 @@ fn echoes_come_back_as_they_went() {
     let mut prober = Prober::new(Kind::Echo, PLAN, u32::MAX, 0);
     for turn in 0..3 {
         let probe = sent(&mut prober, turn * INTERVAL_NS);
-        assert_eq!(prober.receive(turn * INTERVAL_NS + MS, &probe), Reply::Answer(MS));
+        assert_eq!(prober.receive(turn * INTERVAL_NS + MS, &probe, None), Reply::Answer(MS));
     }
-    assert_eq!(prober.receive(0, &[0; 36]), Reply::Refused);
+    assert_eq!(prober.receive(0, &[0; 36], None), Reply::Refused);
     assert_eq!(prober.refusals().malformed, 1);
 }
 
@@ -185,7 +254,7 @@ fn lived(prober: &mut Prober, outcomes: &[Option<u64>]) -> Vec<(u64, State)> {
         now_ns = first.into_iter().fold(prober.due_ns(), u64::min).max(now_ns);
         while let Some(at) = replies.iter().position(|(at_ns, _)| *at_ns <= now_ns) {
             let (_, reply) = replies.swap_remove(at);
-            prober.receive(now_ns, &reply);
+            prober.receive(now_ns, &reply, None);
         }
         if prober.is_due(now_ns) {
             let probe = sent(prober, now_ns);
@@ -323,7 +392,7 @@ fn noticed_after_ns(interval_ns: u64, is_lost: impl Fn(u64) -> bool) -> u64 {
     loop {
         while replies.front().is_some_and(|(at_ns, _)| *at_ns <= now_ns) {
             let (at_ns, reply): (u64, Vec<u8>) = replies.pop_front().expect("one");
-            prober.receive(at_ns, &reply);
+            prober.receive(at_ns, &reply, None);
         }
         if prober.is_due(now_ns) {
             let probe = sent(&mut prober, now_ns);
@@ -376,8 +445,8 @@ fn probes_that_wait_longer_than_memory_reaches_are_no_plan() {
 fn a_reply_that_was_overtaken_makes_the_silence_behind_it_no_longer() {
     let mut prober = prober();
     let [slow, fast] = [0, 1].map(|number| sent(&mut prober, number * INTERVAL_NS));
-    prober.receive(51 * MS, &reflection(&fast, 0, 0));
-    prober.receive(52 * MS, &reflection(&slow, 0, 0));
+    prober.receive(51 * MS, &reflection(&fast, 0, 0), None);
+    prober.receive(52 * MS, &reflection(&slow, 0, 0), None);
     (2..6).for_each(|number| _ = sent(&mut prober, number * INTERVAL_NS));
     prober.tick(500 * MS);
     assert_eq!(prober.state(), State::Untried, "four are without a reply");
@@ -391,11 +460,11 @@ fn patience_is_half_an_interval_at_least_and_a_time_out_at_most() {
     let mut near = prober();
     sent(&mut near, 0);
     let answered = sent(&mut near, 10 * MS);
-    near.receive(11 * MS, &reflection(&answered, 0, 0));
+    near.receive(11 * MS, &reflection(&answered, 0, 0), None);
     assert_eq!(near.due_ns(), INTERVAL_NS / 2, "the first probe is lost then");
     let mut far = prober();
     let answered = sent(&mut far, 0);
-    far.receive(900 * MS, &reflection(&answered, 0, 0));
+    far.receive(900 * MS, &reflection(&answered, 0, 0), None);
     (0..5).for_each(|number| _ = sent(&mut far, 1000 * MS + number * INTERVAL_NS));
     let last_ns = 1000 * MS + 4 * INTERVAL_NS;
     far.tick(last_ns + PLAN.timeout_ns - 1);
@@ -408,7 +477,7 @@ fn patience_is_half_an_interval_at_least_and_a_time_out_at_most() {
 fn answers_of_before_a_loss_or_a_silence_do_not_count() {
     let answered = |prober: &mut Prober, at_ms: u64| {
         let probe = sent(prober, at_ms * MS);
-        prober.receive((at_ms + 1) * MS, &reflection(&probe, 0, 0));
+        prober.receive((at_ms + 1) * MS, &reflection(&probe, 0, 0), None);
         prober.tick((at_ms + 1) * MS);
         prober.state()
     };
@@ -438,7 +507,7 @@ fn it_is_due_when_an_overtaken_probe_is_taken_for_lost() {
     let mut prober = prober();
     sent(&mut prober, 0);
     let answered = sent(&mut prober, 50 * MS);
-    prober.receive(90 * MS, &reflection(&answered, 0, 0));
+    prober.receive(90 * MS, &reflection(&answered, 0, 0), None);
     sent(&mut prober, 100 * MS);
     // A reply takes 40 ms, and four times 20 ms are patience.
     assert_eq!(prober.due_ns(), 120 * MS);
@@ -459,12 +528,12 @@ fn a_reply_that_was_overtaken_is_no_loss() {
         let trip_ns = if number > 10 && number % 4 == 0 { 180 * MS } else { 10 * MS };
         prober.tick(now_ns + 49 * MS);
         if trip_ns < INTERVAL_NS {
-            prober.receive(now_ns + trip_ns, &reflection(&probe, 0, 0));
+            prober.receive(now_ns + trip_ns, &reflection(&probe, 0, 0), None);
         } else {
             let next = sent(&mut prober, now_ns + 20 * MS);
-            prober.receive(now_ns + 30 * MS, &reflection(&next, 0, 0));
+            prober.receive(now_ns + 30 * MS, &reflection(&next, 0, 0), None);
             prober.tick(now_ns + 49 * MS);
-            prober.receive(now_ns + trip_ns, &reflection(&probe, 0, 0));
+            prober.receive(now_ns + trip_ns, &reflection(&probe, 0, 0), None);
         }
     }
     prober.tick(40 * INTERVAL_NS);
@@ -483,11 +552,13 @@ fn consent_to_copies_comes_with_the_replies_and_goes_with_them() {
             .asking_for_removal(5);
         let mut answered = |reflector: &mut Reflector, at_ms: u64| {
             let (mut probe, mut out) = ([0; 256], [0; 256]);
-            let (_, len) = prober.send(at_ms * MS, Timestamp(1 << 40), 1, &mut probe).expect("one");
+            let (_, len) =
+                prober.send(at_ms * MS, Timestamp(1 << 40), 1, None, &mut probe).expect("one");
             let asked = Asked { from: SocketAddr::from(([192, 0, 2, 1], 5)), ttl: 64, class: 0 };
             let stay = Stay { now_ns: 0, received: Timestamp(0), sent: Timestamp(0) };
-            let (len, _) = reflector.reflect(&probe[..len], asked, stay, &mut out).expect("one");
-            assert!(matches!(prober.receive(at_ms * MS, &out[..len]), Reply::Answer(_)));
+            let (len, _) =
+                reflector.reflect(&probe[..len], asked, stay, || None, &mut out).expect("one");
+            assert!(matches!(prober.receive(at_ms * MS, &out[..len], None), Reply::Answer(_)));
             prober.removal()
         };
         let removal = answered(&mut removing, 0).expect("consent");

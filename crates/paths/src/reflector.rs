@@ -5,7 +5,9 @@ use std::collections::HashMap;
 
 use crate::labels::Remover;
 use crate::stamp::tlv::{self, Class, Numbers};
-use crate::stamp::{ErrorEstimate, Key, Layout, Malformed, Reflection, TestPacket, Timestamp};
+use crate::stamp::{
+    Counts, ErrorEstimate, Key, Layout, Malformed, Reflection, TestPacket, Timestamp,
+};
 
 /// Time in which a session without probes makes room for another one (RFC 8762 §4.3: REFWAIT of RFC 5357, 900 s).
 const REFWAIT_NS: u64 = 900_000_000_000;
@@ -110,11 +112,14 @@ impl Reflector {
 
     /// Writes the reflection of a probe, as long as the probe. Returns its length in bytes, and its DSCP; `None` if
     /// there is none, which is counted. Allocates nothing.
+    ///
+    /// `count` is called if the probe asks what was received beside it, and sent beside its reflection; `None`: nobody counts.
     pub fn reflect(
         &mut self,
         probe: &[u8],
         asked: Asked,
         stay: Stay,
+        count: impl FnOnce() -> Option<Counts>,
         out: &mut [u8],
     ) -> Option<(usize, u8)> {
         let (key, packet) = match self.parse(probe) {
@@ -151,7 +156,7 @@ impl Reflector {
         let numbers = Numbers { asked: packet.seq, answer: seq };
         let remover = &mut self.remover;
         let assign = |sender| remover.as_mut()?.assign(sender, stay.now_ns);
-        if !tlv::reflect(key, numbers, tail, &mut class, assign) {
+        if !tlv::reflect(key, numbers, tail, &mut class, assign, count) {
             self.reflections.bad_extensions += 1;
         }
         self.reflections.reflected += 1;
@@ -251,7 +256,7 @@ mod tests {
         now_ns: u64,
     ) -> Option<Vec<u8>> {
         let mut out = [0xff; 256];
-        let (len, dscp) = reflector.reflect(probe, asked(port), stay(now_ns), &mut out)?;
+        let (len, dscp) = reflector.reflect(probe, asked(port), stay(now_ns), || None, &mut out)?;
         assert_eq!(dscp, 46);
         Some(out[..len].to_vec())
     }

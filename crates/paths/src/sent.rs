@@ -1,5 +1,7 @@
 //! Probes that were sent, until they are forgotten.
 
+use crate::traffic::Counted;
+
 /// Most probes that a session remembers.
 pub(crate) const MOST: usize = 256;
 
@@ -19,6 +21,8 @@ pub(crate) struct Sent {
     /// Timestamp in it, which its reply repeats.
     pub(crate) token: u64,
     pub(crate) fate: Fate,
+    /// Packets that were sent before it, if the far end was asked for its counts.
+    pub(crate) counted: Option<Counted>,
 }
 
 /// The last probes of a session, by their numbers. The memory is as large as it is made.

@@ -1,6 +1,7 @@
 //! The last probes of a session, and what they say: loss, delay, jitter.
 
 use crate::recent;
+use crate::traffic::TrafficLoss;
 
 /// Loss of so many probes in a window is no accident of one.
 const LEAST_LOST_OF_WINDOW: u32 = 2;
@@ -36,6 +37,10 @@ pub struct Quality {
     pub jitter_ns: u64,
     /// Lost probes among the session's last 64, some of which are not in the window yet.
     pub recently_lost: u32,
+    /// Loss of the path's own packets on their way to the far end. `None`: nobody counts them.
+    pub away: Option<TrafficLoss>,
+    /// Loss of the path's own packets on their way back.
+    pub back: Option<TrafficLoss>,
 }
 
 impl Quality {
@@ -47,9 +52,14 @@ impl Quality {
         }
     }
 
-    /// Loss by which a path is judged, in parts of a million: that of the window, or of the last probes where that is worse and no
-    /// chance. One lost probe of a window is an accident.
-    pub const fn judged_loss_ppm(&self) -> u32 {
+    /// Loss by which a path is judged, in parts of a million: the worst of the window's, of the last probes', and of the path's own
+    /// packets each way, where these are no chance. One lost probe of a window is an accident.
+    pub fn judged_loss_ppm(&self) -> u32 {
+        let of_traffic = [self.away, self.back].into_iter().flatten().map(|way| way.judged_ppm());
+        of_traffic.fold(self.judged_loss_of_probes_ppm(), u32::max)
+    }
+
+    const fn judged_loss_of_probes_ppm(&self) -> u32 {
         let in_window = if self.lost >= LEAST_LOST_OF_WINDOW { self.loss_ppm() } else { 0 };
         let recently = match self.recently_lost >= recent::LEAST_LOST {
             true => self.recently_lost * (1_000_000 / recent::PROBES),
@@ -112,6 +122,8 @@ impl Window {
             delay_p99_ns: quantile(99),
             jitter_ns: longer_ns.saturating_sub(shortest_ns),
             recently_lost: 0,
+            away: None,
+            back: None,
         }
     }
 }

@@ -50,7 +50,7 @@ pub use limit::{
     Limit, LimitAlgorithm, LimitBucket, LimitBy, LimitClass, LimitColour, LimitEach, LimitSet,
     LimitTreatment, LimitWaiting, LimitWay,
 };
-pub use measured::{MeasuredPath, MeasuredPaths, PathState, ReflectorCounts};
+pub use measured::{MeasuredPath, MeasuredPaths, PathState, ReflectorCounts, TrafficLoss};
 pub use nat::{Nat, NatConnection, NatEnds, NatTable};
 pub use reload::{Configuration, Refusal, Reloaded};
 pub use steering::{PathStanding, Steer, SteerCopies, SteerParity, SteerPath};

@@ -51,6 +51,10 @@ pub struct MeasuredPath {
     pub lost: u32,
     /// Loss in the window, in percent.
     pub loss_percent: f64,
+    /// Loss of the path's own packets on their way to the far end. `None`: nobody counts them.
+    pub away: Option<TrafficLoss>,
+    /// Loss of the path's own packets on their way back. `None`: nobody counts them.
+    pub back: Option<TrafficLoss>,
     /// Median of the window's delays, there and back, in milliseconds.
     pub delay_ms: f64,
     /// 99th percentile of the window's delays, in milliseconds.
@@ -59,6 +63,17 @@ pub struct MeasuredPath {
     pub jitter_ms: f64,
     /// Replies that measured nothing, and times that cannot be, by kind; only what has occurred.
     pub refused: BTreeMap<String, u64>,
+}
+
+/// Loss of a path's own packets in the last second, in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrafficLoss {
+    /// Packets that were sent, probes among them.
+    pub sent: u32,
+    /// Those among them that are lost.
+    pub lost: u32,
+    /// The same, in percent.
+    pub loss_percent: f64,
 }
 
 /// State of a path in one class, from the best to the worst.

@@ -1,5 +1,6 @@
 """Path selection: a branch with three uplinks, whose flows leave a bad one and come back to a good one."""
 
+import json
 import time
 
 import pytest
@@ -29,9 +30,9 @@ def fixture_site(network):
     """Makes the branch with these rules; the network, and its impaired wire."""
     wires = []
 
-    def make(rules=RULES):
+    def make(rules=RULES, probes=PROBES):
         net = network()
-        wires.append(branch(net, path=PROBES, config=rules))
+        wires.append(branch(net, path=probes, config=rules))
         for gateway in net.gateways():
             wait_for("measured paths", lambda gateway=gateway: states(gateway) == {"good"})
         return net, wires[-1]
@@ -96,6 +97,56 @@ def test_a_path_beyond_its_bounds_is_left(site):
         both_take(net, "internet")
         wire.set()
     both_take(net, "mpls")
+
+
+#: Ten calls of 50 packets a second.
+CALLS_AT_ONCE, CALL_RATE = 10, 50
+
+
+def counted(net):
+    """The first path's row, and the fewest packets of the last second that were sent on it, of both directions."""
+    [path] = [path for path in net.gwa.daemon.json("path")["paths"] if path["name"] == "mpls"]
+    return path, min((path[way] or {"sent": 0})["sent"] for way in ("away", "back"))
+
+
+def moves(gateway):
+    """Changes of the rules' paths: when, in seconds since 1970, and to which."""
+    lines = map(json.loads, gateway.daemon.culvert("events", "--once", "--json").stdout.splitlines())
+    return [(line["time_ms"] / 1000, line["paths"]) for line in lines if line["event"] == "steered"]
+
+
+def test_loss_of_calls_is_left_in_a_second(site):
+    net, wire = site(RULES.replace("max_loss_percent = 4", "max_loss_percent = 1"), PROBES + "\ncount_traffic = true")
+    both_take(net, "mpls")
+    calls = [
+        Stream(net.client, net.server, t.SERVER4, rate=CALL_RATE, port=7000 + 2 * n) for n in range(CALLS_AT_ONCE)
+    ]
+    least = CALLS_AT_ONCE * CALL_RATE * 0.7
+    wait_for("calls that are counted", lambda: counted(net)[1] > least)
+    # Late and overtaken packets are not lost.
+    for rules in ([], impaired(mpls={"delay_ms": 10, "jitter_ms": 8, "reorder": True}), []):
+        wire.set(*rules)
+        time.sleep(2)
+        row, sent = counted(net)
+        assert row["state"] == "good" and sent > least, row
+        assert taken(net.gwa) == taken(net.gwb) == ["mpls"], row
+    after = []
+    for _ in range(3):
+        begun, before = time.time(), len(moves(net.gwa))
+        wire.set(*impaired(mpls={"loss": 0.05}))
+        both_take(net, "internet")
+        left = moves(net.gwa)[before][0]
+        after.append(left - begun)
+        wire.set()
+        both_take(net, "mpls")
+        wait_for("calls that are counted again", lambda: counted(net)[1] > least)
+        time.sleep(1)
+    print("left after", [f"{seconds:.2f} s" for seconds in after])
+    # A machine that is busy with other tests delays some.
+    assert sorted(after)[1] < 1.0 and max(after) < 2.0, after
+    assert all("count" not in kind for kind in counted(net)[0]["refused"]), counted(net)
+    for call in calls:
+        call.finish()
 
 
 def test_no_flow_moves_that_is_within_its_bounds(site):

@@ -411,6 +411,9 @@ impl Paths {
         if session.asks {
             prober = prober.asking_for_removal(self.identity);
         }
+        if path.count_traffic {
+            prober = prober.counting_packets();
+        }
         Some(PathSession {
             id: session.id,
             local: path.source,

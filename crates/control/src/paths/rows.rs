@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use config::PathMode;
 use dataplane::{PathReport, PathReports};
 use paths::{Reflections, Refusals};
-use report::{MeasuredPath, MeasuredPaths, ReflectorCounts};
+use report::{MeasuredPath, MeasuredPaths, ReflectorCounts, TrafficLoss};
 
 use super::states::shown;
 use super::{Paths, Session};
@@ -80,6 +80,7 @@ impl Paths {
             (row.sent, row.answered) = (report.sent, report.answered);
             (row.window, row.lost) = (quality.probes, quality.lost);
             row.loss_percent = f64::from(quality.loss_ppm()) / 10_000.0;
+            (row.away, row.back) = (quality.away.map(traffic), quality.back.map(traffic));
             row.delay_ms = ms(quality.delay_ns);
             row.delay_p99_ms = ms(quality.delay_p99_ns);
             row.jitter_ms = ms(quality.jitter_ns);
@@ -87,6 +88,11 @@ impl Paths {
         }
         Some(row)
     }
+}
+
+fn traffic(loss: paths::TrafficLoss) -> TrafficLoss {
+    let loss_percent = f64::from(loss.ppm()) / 10_000.0;
+    TrafficLoss { sent: loss.sent, lost: loss.lost, loss_percent }
 }
 
 fn refused(refusals: &Refusals) -> BTreeMap<String, u64> {
@@ -99,6 +105,8 @@ fn refused(refusals: &Refusals) -> BTreeMap<String, u64> {
         reflector_clock,
         negative_delay,
         own_clock,
+        backward_count,
+        surplus_count,
     } = *refusals;
     occurred([
         ("malformed", malformed),
@@ -109,6 +117,8 @@ fn refused(refusals: &Refusals) -> BTreeMap<String, u64> {
         ("reflector-clock", reflector_clock),
         ("negative-delay", negative_delay),
         ("own-clock", own_clock),
+        ("backward-count", backward_count),
+        ("surplus-count", surplus_count),
     ])
 }
 

@@ -5,7 +5,7 @@ use std::error::Error;
 
 use report::client::ask;
 use report::units::si;
-use report::{MeasuredPath, MeasuredPaths, Request};
+use report::{MeasuredPath, MeasuredPaths, Request, TrafficLoss};
 
 use crate::cli::PathArgs;
 use crate::table::table;
@@ -38,6 +38,7 @@ fn text(measured: &MeasuredPaths) -> String {
             "STATE",
             ">FOR",
             ">LOSS",
+            ">TRAFFIC",
             ">DELAY",
             ">P99",
             ">JITTER",
@@ -81,6 +82,7 @@ fn row(path: &MeasuredPath) -> Vec<String> {
         path.state.name().to_owned(),
         format!("{} s", path.since_s),
         known(format!("{:.1} %", path.loss_percent)),
+        traffic(path),
         delay(path.delay_ms),
         delay(path.delay_p99_ms),
         delay(path.jitter_ms),
@@ -94,6 +96,18 @@ fn row(path: &MeasuredPath) -> Vec<String> {
         },
         path.to.map(|to| to.to_string()).unwrap_or_default(),
     ]
+}
+
+/// Loss of the path's own packets, away and back.
+fn traffic(path: &MeasuredPath) -> String {
+    let loss = |way: Option<TrafficLoss>| match way {
+        Some(loss) if loss.sent > 0 => format!("{:.1}", loss.loss_percent),
+        _ => "-".into(),
+    };
+    match (loss(path.away), loss(path.back)) {
+        (away, back) if away == "-" && back == "-" => away,
+        (away, back) => format!("{away} / {back} %"),
+    }
 }
 
 /// Replies of a path that measured nothing, if there were any.
@@ -130,6 +144,8 @@ mod tests {
             window: 100,
             lost: 5,
             loss_percent: 5.0,
+            away: Some(TrafficLoss { sent: 500, lost: 26, loss_percent: 5.2 }),
+            back: Some(TrafficLoss { sent: 480, lost: 0, loss_percent: 0.0 }),
             delay_ms: 31.25,
             delay_p99_ms: 60.5,
             jitter_ms: 4.0,
@@ -146,10 +162,10 @@ mod tests {
         let text = text(&measured());
         let line = |name: &str| text.lines().find(|line| line.starts_with(name)).expect(name);
         let words = |name| line(name).split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(words("hq "), "hq 46 degraded 0 s - - - - 500010 0 0 stamp 50 ms");
+        assert_eq!(words("hq "), "hq 46 degraded 0 s - - - - - 500010 0 0 stamp 50 ms");
         assert_eq!(
             words("lte "),
-            "lte 46 degraded 0 s 5.0 % 31.25 ms 60.50 ms 4.00 ms 500010 0 0 stamp, key, 50 ms"
+            "lte 46 degraded 0 s 5.0 % 5.2 / 0.0 % 31.25 ms 60.50 ms 4.00 ms 500010 0 0 stamp, key, 50 ms"
         );
         assert!(text.contains("\nlte (dscp 46): late 2\n"), "{text}");
         assert!(text.ends_with("reflector: port 862, 12 sent back; unauthentic 7"), "{text}");

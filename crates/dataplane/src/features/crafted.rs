@@ -7,7 +7,9 @@ use wire::icmp::IcmpFields;
 use wire::ipv4::{self, Ipv4Fields};
 use wire::ipv6::{self, Ipv6Fields};
 use wire::udp::UdpFields;
-use wire::{Headers, Span, fill_l4_checksum, icmp, icmpv4, icmpv6, parse_ip, protocol, udp};
+use wire::{
+    Fragment, Headers, Span, fill_l4_checksum, icmp, icmpv4, icmpv6, parse_ip, protocol, udp,
+};
 
 use crate::model::Origin;
 use crate::out::Out;
@@ -52,6 +54,32 @@ impl Upper {
             Upper::Echo(..) if is_v6 => protocol::ICMPV6,
             Upper::Echo(..) => protocol::ICMP,
         }
+    }
+}
+
+/// Headers of a packet that is to be made, as policies see them.
+pub(crate) fn headers(ends: Outside, upper: Upper, payload_len: usize) -> Headers {
+    let Outside { src, dst, dscp, ttl } = ends;
+    let at = headers_len(dst, upper);
+    let (src_port, dst_port) = match upper {
+        Upper::Udp(src_port, dst_port) => (src_port, dst_port),
+        // Type and code stand for ports.
+        Upper::Echo(..) if dst.is_ipv6() => (icmpv6::kind::ECHO_REQUEST.into(), 0),
+        Upper::Echo(..) => (icmpv4::kind::ECHO_REQUEST.into(), 0),
+    };
+    Headers {
+        src,
+        dst,
+        protocol: upper.protocol(dst.is_ipv6()),
+        ttl,
+        traffic_class: dscp << 2,
+        dont_fragment: true,
+        fragment: Fragment::Whole,
+        // Two headers without options.
+        header_len: (at - upper.header_len()) as u16,
+        total_len: u16::try_from(at + payload_len).unwrap_or(u16::MAX),
+        src_port,
+        dst_port,
     }
 }
 
@@ -175,6 +203,7 @@ mod tests {
             let h = finish(&mut packet, ends, upper).expect("room");
             assert_eq!((h.src, h.dst, h.ttl), (ends.src, ends.dst, 255));
             assert_eq!((h.traffic_class, usize::from(h.total_len)), (46 << 2, packet.len()));
+            assert_eq!(headers(ends, upper, 44), h);
             assert_eq!(verify_l4_checksum(&packet, &h), L4Checksum::Valid);
             assert_eq!(packet[packet.len() - 44..], [5; 44]);
         }

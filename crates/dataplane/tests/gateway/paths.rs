@@ -9,6 +9,7 @@ use dataplane::{
     Command, Event, PathEnds, PathReflector, PathReport, PathReports, PathSession, PathSetup,
     PathState, ProbeExit, Probes,
 };
+use esp::Mode;
 use outcome::DropReason;
 use paths::stamp::{Key, PORT};
 use paths::{Bounds, Kind, Limits, Plan, Prober, Reflector};
@@ -42,14 +43,28 @@ fn prober(kind: Kind, interval_ms: u64) -> Prober {
 
 /// Has gateway A measure the path to B, in both families.
 fn measure(gateway: &Gateway, probes: Probes, kind: impl Fn() -> Kind, interval_ms: u64) {
+    measure_by(gateway, probes, || prober(kind(), interval_ms));
+}
+
+fn measure_by(gateway: &Gateway, probes: Probes, prober: impl Fn() -> Prober) {
+    measure_between(gateway, probes, local, prober);
+}
+
+/// The same between other addresses of both sides.
+fn measure_between(
+    gateway: &Gateway,
+    probes: Probes,
+    end: impl Fn(Side, bool) -> IpAddr,
+    prober: impl Fn() -> Prober,
+) {
     let sessions = [false, true].map(|v6| PathSession {
         id: v6.into(),
-        local: local(Side::A, v6),
-        far: local(Side::B, v6),
+        local: end(Side::A, v6),
+        far: end(Side::B, v6),
         probes,
         dscp: 46,
         exit: ProbeExit::Tunnel(0),
-        prober: prober(kind(), interval_ms),
+        prober: prober(),
     });
     let mut ends = PathEnds::default();
     for PathSession { local, far, .. } in &sessions {
@@ -331,18 +346,23 @@ fn no_probe_leaves_in_clear_that_a_policy_does_not_let_pass() {
     assert!(a.dropped(DropReason::OutPolicyBlock) >= 4);
 }
 
-#[test]
-fn one_worker_measures_whatever_worker_receives() {
+/// Gateways of three workers, none of whose SAs has the first for its home.
+fn with_other_homes() -> (Gateway, Gateway) {
     let mut a = Gateway::with_workers(Side::A, SIZES, 1024, 3);
     let mut b = Gateway::with_workers(Side::B, SIZES, 1024, 3);
-    a.protect(&Spec::default());
-    b.protect(&Spec::default());
-    // The SAs have other homes.
     let spec = Spec::default();
+    a.protect(&spec);
+    b.protect(&spec);
     for (gateway, from) in [(&a, Side::B), (&b, Side::A)] {
         assert_eq!(gateway.sa(from, &spec).home().claim(2), 2);
         assert_eq!(gateway.sa(from.other(), &spec).home().claim(1), 1);
     }
+    (a, b)
+}
+
+#[test]
+fn one_worker_measures_whatever_worker_receives() {
+    let (mut a, mut b) = with_other_homes();
     measure(&a, STAMP, stamp, 2);
     reflect(&b, Vec::new());
     let begun = Instant::now();
@@ -354,6 +374,88 @@ fn one_worker_measures_whatever_worker_receives() {
     }
     assert_eq!((a.drops(), b.drops()), (vec![], vec![]));
     assert!(a.linux_out().is_empty() && b.linux_out().is_empty());
+}
+
+const EF: u8 = 46 << 2;
+
+/// Carries what one side has sent to the other, but each tenth packet of class EF, and all of others.
+fn carry_badly(from: &mut Gateway, to: &mut Gateway, count: &mut usize) {
+    for packet in from.wan_out() {
+        let is_ef = wire::traffic_class(&packet).is_some_and(|class| class & !3 == EF);
+        *count += usize::from(is_ef);
+        if is_ef && !count.is_multiple_of(10) {
+            to.put_wan(&packet);
+        }
+    }
+    run(to);
+}
+
+/// Loss away and back that gateway A hears of, while a tenth of its packets gets lost.
+fn counted(a: &mut Gateway, b: &mut Gateway) -> Vec<PathReport> {
+    let kind = || Kind::Stamp { ssid: 3, key: None };
+    measure_by(a, STAMP, || prober(kind(), 5).counting_packets());
+    reflect(b, Vec::new());
+    let (begun, mut count) = (Instant::now(), 0);
+    let ends = Ip { traffic_class: EF, ..Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)) };
+    loop {
+        for _ in 0..10 {
+            a.put_lan(&ends.udp(5000, 5001, b"voice"));
+            a.put_lan(&Ip { traffic_class: 0, ..ends }.udp(5000, 5001, b"else"));
+            b.put_lan(&Ip { src: ends.dst, dst: ends.src, ..ends }.udp(5001, 5000, b"voice"));
+        }
+        run(a);
+        run(b);
+        // The first packets go well, so that the accounts begin.
+        if begun.elapsed() < Duration::from_millis(500) {
+            carry(a, b);
+        } else {
+            carry_badly(a, b, &mut count);
+        }
+        carry(b, a);
+        a.lan_out();
+        b.lan_out();
+        if begun.elapsed() > Duration::from_millis(2500) {
+            return reports(a).sessions;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn is_counted(reports: &[PathReport]) {
+    for PathReport { quality, refusals, state, .. } in reports {
+        let (away, back) = (quality.away.expect("counted"), quality.back.expect("counted"));
+        // Packets of class EF alone: of all of them more than half is lost.
+        assert!(away.ppm().abs_diff(100_000) < 20_000, "{away:?}");
+        assert!(away.sent > 200 && back.sent > 200, "{away:?} {back:?}");
+        assert_eq!((back.lost, refusals.surplus_count, refusals.backward_count), (0, 0, 0));
+        assert_eq!(*state, PathState::Bad);
+    }
+}
+
+#[test]
+fn packets_beside_probes_are_counted_by_class_at_both_ends() {
+    let mut pair = Pair::new(&Spec::default());
+    let reports = counted(&mut pair.a, &mut pair.b);
+    is_counted(&reports);
+}
+
+#[test]
+fn homes_of_sas_count_for_the_worker_that_measures() {
+    let (mut a, mut b) = with_other_homes();
+    let reports = counted(&mut a, &mut b);
+    is_counted(&reports);
+}
+
+#[test]
+fn a_far_end_that_does_not_count_is_measured_by_probes_alone() {
+    // In transport mode a router may change the class.
+    let mut pair = Pair::new(&Spec { mode: Mode::Transport, ..Spec::default() });
+    let count = || prober(stamp(), 2).counting_packets();
+    measure_between(&pair.a, STAMP, Side::wan, count);
+    reflect(&pair.b, Vec::new());
+    let reports = measured(&mut pair, 20);
+    assert!(reports[0].answered >= 10, "{reports:?}");
+    assert_eq!((reports[0].quality.away, reports[0].quality.back), (None, None));
 }
 
 /// Makes gateway B refuse a probe.

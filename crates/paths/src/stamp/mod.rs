@@ -19,14 +19,25 @@
 //! Extensions follow it, see [`tlv`].
 
 mod copies;
+mod direct;
 mod key;
 mod packet;
 mod time;
 pub mod tlv;
 
+pub use direct::Counts;
 pub use key::{Key, KeyError};
 pub use packet::{Layout, Malformed, Reflection, TestPacket};
 pub use time::{ErrorEstimate, Timestamp};
 
 /// UDP port of reflectors (RFC 8762 §4.1).
 pub const PORT: u16 = 862;
+
+/// Questions of a sender's extensions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Questions {
+    /// Identity of a sender that asks for removal of its second copies.
+    pub(crate) sender: Option<u64>,
+    /// Packets that it has sent, if the far end is to tell its counts.
+    pub(crate) sent: Option<u32>,
+}

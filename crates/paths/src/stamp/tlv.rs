@@ -12,8 +12,9 @@
 //! A reflector sends back what came, so that both directions have packets of one length. U marks a type that it does not
 //! know, M one whose length is wrong, I all extensions if their HMAC is wrong.
 
-use super::copies;
+use super::direct::{self, Counts};
 use super::key::{HMAC_LEN, Key};
+use super::{Questions, copies};
 use crate::labels::Removal;
 
 /// Length of flags, type and length, in bytes.
@@ -70,14 +71,16 @@ fn first(bytes: &[u8]) -> Option<Tlv<'_>> {
 }
 
 /// Writes the extensions of a reflection over those of its test packet, of which `tail` has a copy. `assign` says whether
-/// second copies of a sender's packets are removed; of several senders the first one is asked for. Returns false if the
-/// key's HMAC of them is wrong or missing: then they are marked, and none was obeyed.
+/// second copies of a sender's packets are removed; of several senders the first one is asked for. `count` says what was
+/// received and sent beside the probe, once; `None` where nobody counts. Returns false if the key's HMAC of them is wrong or missing:
+/// then they are marked, and none was obeyed.
 pub fn reflect(
     key: Option<&Key>,
     numbers: Numbers,
     tail: &mut [u8],
     class: &mut Class,
     assign: impl FnOnce(u64) -> Option<Removal>,
+    count: impl FnOnce() -> Option<Counts>,
 ) -> bool {
     if tail.len() < HEADER_LEN {
         // No extension fits: padding of senders that know none.
@@ -89,7 +92,7 @@ pub fn reflect(
             key.verifies(&[&numbers.asked.to_be_bytes(), covered], hmac)
         }),
     };
-    let (mut at, mut assign) = (0, Some(assign));
+    let (mut at, mut assign, mut count) = (0, Some(assign), Some(count));
     while let Some(here) = tail.get_mut(at..).filter(|here| here.len() >= HEADER_LEN) {
         let Some(Tlv { kind, value, len }) = first(here) else {
             // Nobody knows where the next one begins.
@@ -99,6 +102,7 @@ pub fn reflect(
         let is_whole = match kind {
             kind::CLASS_OF_SERVICE => value.len() == 4,
             kind::HMAC => value.len() == HMAC_LEN,
+            direct::KIND => value.len() == direct::LEN,
             _ => true,
         };
         let removal = match kind {
@@ -107,10 +111,15 @@ pub fn reflect(
             }
             _ => None,
         };
+        let counts = match kind {
+            direct::KIND if signed && is_whole => count.take().and_then(|count| count()),
+            _ => None,
+        };
         let flags = match kind {
             _ if !signed => INTEGRITY,
             _ if !is_whole => MALFORMED,
             copies::KIND if removal.is_some() => 0,
+            direct::KIND if counts.is_some() => 0,
             kind::EXTRA_PADDING | kind::HMAC | kind::CLASS_OF_SERVICE => 0,
             _ => UNRECOGNIZED,
         };
@@ -122,6 +131,11 @@ pub fn reflect(
             && let Some(value) = here.get_mut(HEADER_LEN..)
         {
             copies::answer(value, removal);
+        }
+        if let Some(counts) = counts
+            && let Some(value) = here.get_mut(HEADER_LEN..)
+        {
+            direct::answer(value, counts);
         }
         if flags == 0 && kind == kind::HMAC && key.is_some() {
             break;
@@ -140,22 +154,30 @@ pub fn reflect(
     signed
 }
 
-/// Length of the extensions of a sender that asks for removal of second copies, in bytes: with an HMAC, if there is a key.
-pub const LONGEST_QUESTION: usize = HEADER_LEN + copies::LEN + HEADER_LEN + HMAC_LEN;
+/// Length of the extensions of a sender that asks everything, in bytes: with an HMAC, if there is a key.
+pub const LONGEST_QUESTION: usize =
+    HEADER_LEN + copies::LEN + HEADER_LEN + direct::LEN + HEADER_LEN + HMAC_LEN;
 
-/// Writes the extension that asks for removal of second copies behind the probe with this number, and its HMAC. Returns the
-/// length; `None` if there is no room.
-pub(crate) fn ask_for_removal(
+/// Writes extensions that ask behind the probe with this number, and their HMAC. Returns the length; `None` if there is no
+/// room.
+pub(crate) fn ask(
     key: Option<&Key>,
     seq: u32,
-    sender: u64,
+    questions: Questions,
     out: &mut [u8],
 ) -> Option<usize> {
-    let behind = put(out, copies::KIND, &copies::question(sender))?;
-    let (covered, rest) = out.split_at_mut_checked(behind)?;
-    let Some(key) = key else { return Some(behind) };
+    let Questions { sender, sent } = questions;
+    let mut len = 0;
+    if let Some(sender) = sender {
+        len += put(out, copies::KIND, &copies::question(sender))?;
+    }
+    if let Some(sent) = sent {
+        len += put(out.get_mut(len..)?, direct::KIND, &direct::question(sent))?;
+    }
+    let Some(key) = key.filter(|_| len > 0) else { return Some(len) };
+    let (covered, rest) = out.split_at_mut_checked(len)?;
     let hmac = key.sign(&[&seq.to_be_bytes(), covered]);
-    Some(behind + put(rest, kind::HMAC, &hmac)?)
+    Some(len + put(rest, kind::HMAC, &hmac)?)
 }
 
 /// Writes an extension as a sender has it, marked as unrecognised (§4). Returns its length.
@@ -168,21 +190,44 @@ fn put(out: &mut [u8], kind: u8, value: &[u8]) -> Option<usize> {
     Some(len)
 }
 
-/// The answer to a sender that has asked for removal of second copies, in the extensions of the reflection with this number.
-/// `None`: they are not removed.
-pub(crate) fn removal(key: Option<&Key>, answer: u32, tail: &[u8], sender: u64) -> Option<Removal> {
-    if let Some(key) = key {
-        let (covered, hmac) = signature(tail)?;
-        key.verifies(&[&answer.to_be_bytes(), covered], hmac).then_some(())?;
-    }
-    let mut at = 0;
-    while let Some(tlv) = first(tail.get(at..)?) {
-        if tlv.kind == copies::KIND && tail.get(at) == Some(&0) {
-            return copies::read(tlv.value, sender);
-        }
+/// Answers of a far end to all questions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answers {
+    /// Consent to copies. `None`: second ones are not removed.
+    pub(crate) removal: Option<Removal>,
+    /// Packets that it has received and sent beside the probe. `None`: it does not count.
+    pub(crate) counts: Option<Counts>,
+}
+
+/// The answers to a sender's questions, in the extensions of the reflection with this number.
+pub(crate) fn answers(
+    key: Option<&Key>,
+    answer: u32,
+    tail: &[u8],
+    questions: Questions,
+) -> Answers {
+    let is_signed = key.is_none_or(|key| {
+        signature(tail)
+            .is_some_and(|(covered, hmac)| key.verifies(&[&answer.to_be_bytes(), covered], hmac))
+    });
+    let Questions { sender, sent } = questions;
+    let (mut answers, mut at) = (Answers::default(), 0);
+    while let Some((here, tlv)) = tail.get(at..).and_then(|rest| Some((rest, first(rest)?))) {
         at += tlv.len;
+        // What the far end has marked it has not answered, and nothing behind the HMAC is covered by it.
+        let is_answered = is_signed && here.first() == Some(&0);
+        match tlv.kind {
+            copies::KIND if is_answered => {
+                answers.removal = sender.and_then(|sender| copies::read(tlv.value, sender));
+            }
+            direct::KIND if is_answered => {
+                answers.counts = sent.and_then(|sent| direct::read(tlv.value, sent));
+            }
+            kind::HMAC if key.is_some() => break,
+            _ => {}
+        }
     }
-    None
+    answers
 }
 
 /// The extensions that an HMAC covers, and the HMAC. It is the last extension, but for padding.
@@ -220,6 +265,8 @@ mod tests {
     use proptest::prelude::*;
 
     const NUMBERS: Numbers = Numbers { asked: 5, answer: 9 };
+    const COUNTS: Option<Counts> = Some(Counts { received: 0x0a0b_0c0d, sent: 0x0102_0304 });
+    const ASKS: Questions = Questions { sender: Some(7), sent: None };
 
     fn tlv(kind: u8, value: &[u8]) -> Vec<u8> {
         // As a sender has it: U and M are set, to be cleared by a reflector that knows it.
@@ -229,7 +276,7 @@ mod tests {
 
     fn reflected(key: Option<&Key>, mut tail: Vec<u8>) -> (bool, Vec<u8>, Class) {
         let mut class = Class { came: 46 << 2 | 1, goes: 46 };
-        let signed = reflect(key, NUMBERS, &mut tail, &mut class, |_| None);
+        let signed = reflect(key, NUMBERS, &mut tail, &mut class, |_| None, || COUNTS);
         (signed, tail, class)
     }
 
@@ -240,12 +287,13 @@ mod tests {
         tamper: impl Fn(&mut [u8]),
     ) -> Option<Removal> {
         let mut tail = [0; LONGEST_QUESTION];
-        let len = ask_for_removal(here, NUMBERS.asked, 7, &mut tail).expect("room");
+        let len = ask(here, NUMBERS.asked, ASKS, &mut tail).expect("room");
         let tail = &mut tail[..len];
         let mut class = Class { came: 0, goes: 0 };
-        reflect(there, NUMBERS, tail, &mut class, |sender| removal.filter(|_| sender == 7));
+        let assign = |sender| removal.filter(|_| sender == 7);
+        reflect(there, NUMBERS, tail, &mut class, assign, || None);
         tamper(tail);
-        super::removal(here, NUMBERS.answer, tail, 7)
+        answers(here, NUMBERS.answer, tail, ASKS).removal
     }
 
     #[test]
@@ -267,7 +315,61 @@ mod tests {
         assert_eq!(asked((key, other), granted, |_| ()), None);
         assert_eq!(asked((key, key), granted, |tail| tail[20] ^= 1), None, "no HMAC of the key");
         let mut short = [0; LONGEST_QUESTION];
-        assert_eq!(ask_for_removal(key, 1, 7, &mut short[1..]), None);
+        let all = Questions { sent: Some(1), ..ASKS };
+        assert_eq!(ask(key, 1, all, &mut short), Some(LONGEST_QUESTION));
+        assert_eq!(ask(key, 1, all, &mut short[1..]), None);
+    }
+
+    /// Counts that a sender hears of a reflector with this answer; `tamper` changes the reflected extensions.
+    fn counted(
+        key: Option<&Key>,
+        sent: u32,
+        counts: Option<Counts>,
+        tamper: impl Fn(&mut [u8]),
+    ) -> Option<Counts> {
+        let questions = Questions { sender: None, sent: Some(sent) };
+        let mut tail = [0; LONGEST_QUESTION];
+        let len = ask(key, NUMBERS.asked, questions, &mut tail).expect("room");
+        let tail = &mut tail[..len];
+        let mut class = Class { came: 0, goes: 0 };
+        assert!(reflect(key, NUMBERS, tail, &mut class, |_| None, || counts));
+        tamper(tail);
+        answers(key, NUMBERS.answer, tail, questions).counts
+    }
+
+    #[test]
+    fn counts_of_both_ends_are_told() {
+        let key = Key::new(&[7; 32]).ok();
+        for key in [None, key.as_ref()] {
+            assert_eq!(counted(key, 77, COUNTS, |_| ()), COUNTS);
+            assert_eq!(counted(key, 77, None, |_| ()), None, "nobody counts");
+            // As by a reflector that knows no extensions.
+            assert_eq!(counted(key, 77, COUNTS, |tail| tail[0] = UNRECOGNIZED), None);
+            assert_eq!(counted(key, 77, COUNTS, |tail| tail[7] ^= 1), None, "another's count");
+        }
+        assert_eq!(counted(key.as_ref(), 77, COUNTS, |tail| tail[9] ^= 1), None, "no HMAC of it");
+    }
+
+    #[test]
+    fn direct_measurement_is_as_rfc_8972_has_it() {
+        let mut tail = [0xff; 16];
+        let questions = Questions { sender: None, sent: Some(0x1122_3344) };
+        assert_eq!(ask(None, 1, questions, &mut tail), Some(16));
+        let probe = [0x80, 5, 0, 12, 0x11, 0x22, 0x33, 0x44, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(tail, probe);
+        let (_, out, _) = reflected(None, probe.into());
+        let told = [0, 5, 0, 12, 0x11, 0x22, 0x33, 0x44, 10, 11, 12, 13, 1, 2, 3, 4];
+        assert_eq!(out, told);
+        // What stood in the reflector's fields is ignored.
+        assert_eq!(reflected(None, told.into()).1, told);
+        for len in [0, 4, 11, 13, 16] {
+            let (_, out, _) = reflected(None, tlv(direct::KIND, &vec![1; len]));
+            assert_eq!((out[0], &out[4..]), (MALFORMED, &vec![1; len][..]), "{len}");
+            assert_eq!(answers(None, 9, &tlv(direct::KIND, &vec![0; len]), questions).counts, None);
+        }
+        let key = Key::new(&[7; 32]).ok();
+        let (signed, out, _) = reflected(key.as_ref(), probe.into());
+        assert_eq!((signed, out[0], &out[4..]), (false, INTEGRITY, &probe[4..]));
     }
 
     #[test]
@@ -275,11 +377,26 @@ mod tests {
         let question = |sender| tlv(copies::KIND, &copies::question(sender));
         let mut tail = [question(7), question(8)].concat();
         let (mut class, mut asked) = (Class { came: 0, goes: 0 }, Vec::new());
-        reflect(None, NUMBERS, &mut tail, &mut class, |sender| {
-            asked.push(sender);
-            Some(Removal { by: 1, label: 16, recovers: true })
-        });
+        reflect(
+            None,
+            NUMBERS,
+            &mut tail,
+            &mut class,
+            |sender| {
+                asked.push(sender);
+                Some(Removal { by: 1, label: 16, recovers: true })
+            },
+            || None,
+        );
         assert_eq!((asked, tail[0], tail[28]), (vec![7], 0, UNRECOGNIZED));
+    }
+
+    #[test]
+    fn a_probe_asks_for_counts_once() {
+        let question = tlv(direct::KIND, &direct::question(7));
+        let (_, out, _) = reflected(None, [question.clone(), question].concat());
+        assert_eq!([out[0], out[16]], [0, UNRECOGNIZED]);
+        assert_eq!(out[24..], [0; 8]);
     }
 
     #[test]
@@ -340,7 +457,7 @@ mod tests {
             let (_, out, _) = reflected(None, tail.clone());
             prop_assert_eq!(out.len(), tail.len());
             let changed = out.iter().zip(&tail).filter(|(a, b)| a != b).count();
-            // A flag each, and two bytes of a class of service.
+            // A flag each, two bytes of a class of service, eight of counts.
             prop_assert!(changed <= 3 * (tail.len() / HEADER_LEN));
         }
     }

@@ -7,7 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use report::{MeasuredPath, MeasuredPaths};
+use report::{MeasuredPath, MeasuredPaths, TrafficLoss};
 
 use super::rows::{Count, counts, kinds};
 
@@ -25,7 +25,7 @@ struct Paths(MeasuredPaths);
 /// A gauge of each path: name, text, unit, and value. `None` while nothing is known.
 type Gauge = (&'static str, &'static str, Option<Unit>, fn(&MeasuredPath) -> Option<f64>);
 
-const GAUGES: [Gauge; 5] = [
+const GAUGES: [Gauge; 7] = [
     ("path_delay", "Median of a path's delays, there and back", Some(Unit::Seconds), |path| {
         answered(path, path.delay_ms / MS_PER_S)
     }),
@@ -44,6 +44,18 @@ const GAUGES: [Gauge; 5] = [
     ("path_loss", "Share of a path's probes that was lost", Some(Unit::Ratios), |path| {
         (path.window > 0).then_some(path.loss_percent / 100.0)
     }),
+    (
+        "path_loss_away",
+        "Share of a path's packets of the last second that was lost on the way to the far end",
+        Some(Unit::Ratios),
+        |path| traffic(path.away),
+    ),
+    (
+        "path_loss_back",
+        "Share of a path's packets of the last second that was lost on the way back",
+        Some(Unit::Ratios),
+        |path| traffic(path.back),
+    ),
     ("path_penalty", "Cost of a path and penalty of its state: the least is best", None, |path| {
         Some(path.penalty as f64)
     }),
@@ -53,6 +65,11 @@ const COUNTS: [Count<MeasuredPath>; 2] = [
     ("path_probes", "Probes of a path", |path| path.sent),
     ("path_replies", "Probes of a path that were answered", |path| path.answered),
 ];
+
+/// Loss of packets, where there were any.
+fn traffic(loss: Option<TrafficLoss>) -> Option<f64> {
+    loss.filter(|loss| loss.sent > 0).map(|loss| loss.loss_percent / 100.0)
+}
 
 /// A measure of replies, where the window has any.
 fn answered(path: &MeasuredPath, value: f64) -> Option<f64> {
@@ -132,6 +149,7 @@ mod tests {
             window: 100,
             lost: 5,
             loss_percent: 5.0,
+            back: Some(TrafficLoss { sent: 500, lost: 10, loss_percent: 2.0 }),
             delay_ms: 31.25,
             refused,
             ..MeasuredPath::default()
@@ -143,6 +161,7 @@ mod tests {
         for line in [
             "culvert_path_delay_seconds{path=\"hq\",dscp=\"46\"} 0.03125",
             "culvert_path_loss_ratios{path=\"hq\",dscp=\"46\"} 0.05",
+            "culvert_path_loss_back_ratios{path=\"hq\",dscp=\"46\"} 0.02",
             "culvert_path_penalty{path=\"hq\",dscp=\"46\"} 1000010.0",
             "culvert_path_state{path=\"hq\",dscp=\"46\",state=\"bad\"} 1",
             "culvert_path_probes_total{path=\"lte\",dscp=\"46\"} 120",
@@ -151,6 +170,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|other| other == line), "{line}\n{text}");
         }
+        assert!(!text.contains("culvert_path_loss_away_ratios{"), "{text}");
         assert!(!text.contains("culvert_path_delay_seconds{path=\"lte\""), "{text}");
         let none = exposition(&Seen::default()).unwrap();
         assert!(!none.contains("culvert_path"), "{none}");

@@ -6,6 +6,7 @@
 //!
 //! Packets that turn out to be neither probe nor reply go to Linux.
 
+mod counted;
 mod sessions;
 mod setup;
 mod take;

@@ -9,11 +9,12 @@ use outcome::DropReason;
 use paths::stamp::{Layout, Timestamp, tlv};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::counted::sent_before;
 use super::setup::{
     PathReflector, PathReport, PathReports, PathSession, PathSetup, ProbeExit, Probes,
 };
 use crate::event::Event;
-use crate::features::crafted::{Crafted, Outside, TTL, Upper, made, way_out};
+use crate::features::crafted::{Crafted, Outside, TTL, Upper, headers, made, way_out};
 use crate::model::Origin;
 use crate::out::{AnyOut, Out};
 use crate::view::View;
@@ -134,15 +135,21 @@ impl PathSession {
     /// The next probe; `None` if there is no buffer for it, or it cannot be made.
     fn make(&mut self, view: &View, out: &mut Out, (now_ns, noise): (u64, u16)) -> Option<Crafted> {
         let mut payload = [0; LONGEST_PROBE];
-        let (seq, len) = self.prober.send(now_ns, wall(), noise, &mut payload)?;
+        let ends = Outside { src: self.local, dst: self.far, dscp: self.dscp, ttl: TTL };
+        let origin = self.origin(view);
+        let counted = match (self.probes, origin) {
+            (Probes::Stamp { local, far }, Some(origin)) if self.prober.counts_packets() => {
+                sent_before(view, &headers(ends, Upper::Udp(local, far), payload.len()), origin)
+            }
+            _ => None,
+        };
+        let (seq, len) = self.prober.send(now_ns, wall(), noise, counted, &mut payload)?;
         let upper = match self.probes {
             Probes::Stamp { local, far } => Upper::Udp(local, far),
             Probes::Echo(ident) => Upper::Echo(ident, seq as u16),
         };
-        let ends = Outside { src: self.local, dst: self.far, dscp: self.dscp, ttl: TTL };
         let (packet, h) = made(out, ends, upper, payload.get(..len)?)?;
         out.counters.work.probes_sent.add(1);
-        let origin = self.origin(view);
         match origin {
             Some(origin) => Some((packet, h, origin)),
             // Its interface is down, or gone: the probe is lost.

@@ -3,12 +3,14 @@
 use core::net::SocketAddr;
 
 use io::Packet;
+use paths::stamp::Counts;
 use paths::{Asked, Reply, Stay};
 use wire::udp::UdpHeader;
 use wire::{Headers, L4Checksum, icmp, parse_ip, protocol, verify_l4_checksum};
 
+use super::counted::{received_with, sent_before};
 use super::sessions::{Paths, wall};
-use crate::features::crafted::{Outside, TTL, Upper, made, way_out};
+use crate::features::crafted::{Outside, TTL, Upper, headers, made, way_out};
 use crate::features::hands::Hands;
 use crate::features::reception::Reception;
 use crate::model::{Meta, Origin};
@@ -40,7 +42,10 @@ impl Paths {
         let key = (h.dst, h.src, true, h.dst_port);
         let session = self.by_reply.get(&key).and_then(|at| self.sessions.get_mut(*at));
         if let Some(session) = session.filter(|session| session.is_of(is_decrypted)) {
-            let reply = session.prober.receive(hands.out.reports.clock_ns(), datagram.payload());
+            let of_class = session.prober.counts_packets() && h.traffic_class >> 2 == session.dscp;
+            let received = of_class.then(|| received_with(hands.view, &h, meta)).flatten();
+            let now_ns = hands.out.reports.clock_ns();
+            let reply = session.prober.receive(now_ns, datagram.payload(), received);
             return counted(hands, reply);
         }
         match is_decrypted {
@@ -68,7 +73,7 @@ impl Paths {
         else {
             return Reception::Other;
         };
-        let reply = session.prober.receive(hands.out.reports.clock_ns(), body);
+        let reply = session.prober.receive(hands.out.reports.clock_ns(), body, None);
         counted(hands, reply)
     }
 
@@ -91,12 +96,20 @@ impl Paths {
         let asked = Asked { from, ttl: h.ttl, class: h.traffic_class };
         let received = wall();
         let stay = Stay { now_ns: hands.out.reports.clock_ns(), received, sent: received };
-        let Some((len, dscp)) = it.reflector.reflect(payload, asked, stay, &mut out) else {
+        let Some(origin) = way_back(hands.view, meta) else { return Reception::Refused };
+        let upper = Upper::Udp(h.dst_port, h.src_port);
+        let view = hands.view;
+        let count = || {
+            let dscp = h.traffic_class >> 2;
+            let ends = Outside { src: h.dst, dst: h.src, dscp, ttl: TTL };
+            let received = received_with(view, h, meta)?;
+            let sent = sent_before(view, &headers(ends, upper, payload.len()), origin)?;
+            Some(Counts { received: received.packets, sent: sent.packets })
+        };
+        let Some((len, dscp)) = it.reflector.reflect(payload, asked, stay, count, &mut out) else {
             return Reception::Refused;
         };
-        let Some(origin) = way_back(hands.view, meta) else { return Reception::Refused };
         let ends = Outside { src: h.dst, dst: h.src, dscp, ttl: TTL };
-        let upper = Upper::Udp(h.dst_port, h.src_port);
         let reply = out.get(..len).unwrap_or_default();
         let Some((packet, h)) = made(hands.out, ends, upper, reply) else {
             return Reception::Refused;
