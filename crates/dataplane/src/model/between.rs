@@ -1,6 +1,10 @@
 //! SRv6: packets between two steps, and what a headend makes.
 
+use std::sync::Arc;
+
+use esp::Sa;
 use io::Packet;
+use policy::SaEntry;
 use srv6::Refusal;
 use wire::Family;
 
@@ -29,6 +33,8 @@ pub(crate) struct Between {
     pub(crate) on: Vec<Packet>,
     /// How those came in, one for each.
     pub(crate) came: Vec<Ingress>,
+    /// The SAs that they were decrypted by, one for each, of those that have waited: they may be removed meanwhile.
+    pub(crate) held: Vec<Option<Arc<SaEntry<Sa>>>>,
     /// Packets that were refused.
     pub(crate) refused: Vec<RefusedStep>,
     has_wrapped: bool,
@@ -62,8 +68,20 @@ impl Between {
 
     #[inline]
     pub(crate) fn push(&mut self, packet: Packet, ingress: Ingress) {
+        self.push_held(packet, ingress, None);
+    }
+
+    /// A packet that may have waited, with the SA that it was decrypted by.
+    #[inline]
+    pub(crate) fn push_held(
+        &mut self,
+        packet: Packet,
+        ingress: Ingress,
+        held: Option<Arc<SaEntry<Sa>>>,
+    ) {
         self.on.push(packet);
         self.came.push(ingress);
+        self.held.push(held);
     }
 
     /// A packet that has got segments.

@@ -66,7 +66,8 @@ fn enter_stepped(slow: &mut Slow, path: &mut Path, between: &mut Between, metas:
     if path.exec.crypt.opens.room() < len {
         path.open_gathered(slow);
     }
-    for (packet, meta) in between.on.drain(..len).zip(metas.iter()) {
-        path.enter_any(slow, packet, meta, None);
+    let packets = between.on.drain(..len).zip(between.held.drain(..len));
+    for ((packet, held), meta) in packets.zip(metas.iter()) {
+        path.enter_any(slow, packet, meta, held.as_deref());
     }
 }

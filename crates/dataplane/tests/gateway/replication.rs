@@ -21,7 +21,9 @@ use crate::support::{
 };
 
 /// The tunnel interfaces, each with an SA.
-const TUNNELS: [u32; 2] = [20, 21];
+const TUNNELS: [u32; 2] = [FIRST_TUNNEL, 21];
+/// The first of them.
+pub const FIRST_TUNNEL: u32 = 20;
 /// SPI of the first tunnel's SA.
 pub const FIRST_SPI: u32 = 0x700;
 /// Distance of the SPI of a further SA of the same tunnel.

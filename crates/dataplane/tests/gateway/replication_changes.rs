@@ -2,14 +2,16 @@
 
 use dataplane::ParityPlan;
 use outcome::DropReason;
+use policy::{Action, Direction, PolicyConfig};
 use preof::{Group, LONGEST_COVERED, NUMBERS, Numbered, Outside, PARITY_LEN};
 
 use crate::packets::{Ip, hopped, number};
 use crate::parity::PLAN;
 use crate::replication::{
-    FIRST_SPI, REKEYED, Setup, Sites, forged, remove_sa, spi, voice, with_class,
+    FIRST_SPI, FIRST_TUNNEL, REKEYED, Setup, Sites, forged, remove_sa, spi, voice, with_class,
 };
-use crate::support::{LAN, Side, ethernet};
+use crate::route_based::everything;
+use crate::support::{LAN, Side, ethernet, policy};
 
 const MS: u64 = 1_000_000;
 const HOSTS: u16 = 12;
@@ -264,8 +266,8 @@ fn a_sender_without_consent_sends_once_and_goes_on_with_its_numbers_afterwards()
             sites.a.run();
             sites.replicate(0, None);
             let second = sent(&mut sites, &calls(26, 24, false));
-            let open = if parity.is_some() { 2 + 2 } else { 4 };
-            assert_eq!(second.len(), open + 24);
+            // Two with two of parity, or two copies of each.
+            assert_eq!(second.len(), 4 + 24);
             assert_eq!(arrived(&mut sites, &second).len(), 26);
             sites.replicate(0, Some(&streams));
             let third = sent(&mut sites, &calls(50, 24, false));
@@ -275,24 +277,43 @@ fn a_sender_without_consent_sends_once_and_goes_on_with_its_numbers_afterwards()
     }
 }
 
-/// Policy judges a packet when its turn comes, by the SA that has brought it: without that nothing says any more that it was
-/// protected.
+/// Policy judges a packet when its turn comes, by the SA that has brought it. Its second copy is refused, so that both would
+/// be lost without it.
 #[test]
-fn what_waits_ends_with_its_sa_and_what_is_behind_it_goes_on() {
+fn what_waits_goes_on_when_its_sa_is_removed() {
     for more_workers in [0, 2] {
         let mut sites = Sites::with(Setup { wait_ms: 50, more_workers, ..Setup::default() });
         let copies: Vec<_> = (0..5).map(|n| sites.copies(&voice(n))).collect();
         assert_eq!(sites.arrive(&copies[0][0]), [0]);
         assert_eq!(sites.arrive(&copies[2][0]), []);
         remove_sa(&mut sites.b, FIRST_SPI);
-        assert_eq!(sites.arrive(&copies[1][1]), [1]);
-        let drops = sites.b.drops();
-        assert_eq!(drops.iter().map(|(_, count)| count).sum::<u64>(), 1, "{drops:?}");
+        assert_eq!(sites.arrive(&copies[1][1]), [1, 2]);
+        assert_eq!(sites.b.drops(), []);
         assert_eq!(sites.arrive(&copies[2][1]), []);
-        assert_eq!(sites.b.dropped(DropReason::CopyDuplicate), 1);
+        assert_eq!(sites.b.drops(), [(DropReason::CopyDuplicate, 1)]);
         assert_eq!(sites.arrive(&copies[4][1]), []);
-        assert_eq!(sites.arrive(&copies[3][1]), [3, 4]);
+        remove_sa(&mut sites.b, FIRST_SPI + 1);
+        assert_eq!(sites.pass_ms(50), [4]);
+        assert_eq!(sites.b.drops(), [(DropReason::CopyDuplicate, 1)]);
         assert_eq!(sites.b.all_counters().map(|c| c.totals().held).sum::<u64>(), 0);
+    }
+}
+
+#[test]
+fn what_waits_is_refused_with_and_without_its_sa_where_a_policy_refuses_it() {
+    for is_removed in [false, true] {
+        let mut sites = Sites::new(50);
+        let copies: Vec<_> = (0..3).map(|n| sites.copies(&voice(n))).collect();
+        assert_eq!(sites.arrive(&copies[0][0]), [0]);
+        assert_eq!(sites.arrive(&copies[2][0]), []);
+        let refuses = policy(90, Direction::Forward, everything(), vec![]);
+        let (if_id, action) = (FIRST_TUNNEL, Action::Block);
+        sites.b.db.put_policy(PolicyConfig { if_id, action, priority: 1, ..refuses });
+        if is_removed {
+            remove_sa(&mut sites.b, FIRST_SPI);
+        }
+        assert_eq!(sites.arrive(&copies[1][1]), [1]);
+        assert_eq!(sites.b.drops(), [(DropReason::InPolicyBlock, 1)]);
     }
 }
 

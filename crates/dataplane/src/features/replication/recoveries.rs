@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
+use esp::Sa;
 use io::Packet;
 use outcome::{DropReason, Outcome};
+use policy::SaEntry;
 use preof::{LEN, Memory, Numbered, PARITY_LEN, Parity, Recovery, Refusal, Unrecovered};
 
 use super::Groups;
-use crate::model::Ingress;
+use crate::model::{Between, Ingress};
 use crate::out::{AnyOut, Out};
 use crate::view::View;
 
@@ -58,7 +61,12 @@ struct Stream {
 }
 
 /// A packet that waits, and how its copy came.
-type Early = (Packet, Ingress);
+struct Early {
+    packet: Packet,
+    ingress: Ingress,
+    /// The SA that the copy was decrypted by, which may be removed meanwhile. `None` where nothing waits.
+    held: Option<Arc<SaEntry<Sa>>>,
+}
 
 impl Recoveries {
     /// True if packets wait, or parity does.
@@ -193,17 +201,21 @@ impl Recoveries {
         let before = stream.recovery.waiting();
         if stream.sender != sender {
             // The label is another's: what is left of the one before goes on.
-            stream.recovery.drain(|(packet, ingress)| out.between.push(packet, ingress));
+            stream.recovery.drain(|early| early.go_on(&mut out.between));
             self.memories -= usize::from(stream.memory.is_some());
             *stream = Stream::of(sender);
         }
         stream.used_ns = now_ns;
         let gaps = stream.recovery.gaps();
-        let deliver = |(packet, ingress)| out.between.push(packet, ingress);
-        let pushed = stream.recovery.push(number, (packet, ingress), (now_ns, wait_ns), deliver);
+        // What goes on at once finds its SA as it is.
+        let via = ingress.via().filter(|_| wait_ns > 0);
+        let held = via.and_then(|via| view.reader.shared_sa(via)).map(Arc::clone);
+        let early = Early { packet, ingress, held };
+        let deliver = |early: Early| early.go_on(&mut out.between);
+        let pushed = stream.recovery.push(number, early, (now_ns, wait_ns), deliver);
         out.counters.work.copies_gaps.add(stream.recovery.gaps() - gaps);
         let after = stream.recovery.waiting();
-        if let Err((refusal, (packet, _))) = pushed {
+        if let Err((refusal, Early { packet, .. })) = pushed {
             let reason = match refusal {
                 Refusal::Duplicate => DropReason::CopyDuplicate,
                 Refusal::Late => DropReason::CopyLate,
@@ -224,7 +236,7 @@ impl Recoveries {
             };
             let recovery = &mut stream.recovery;
             let (before, gaps) = (recovery.waiting(), recovery.gaps());
-            let deliver = |(packet, ingress)| out.between.push(packet, ingress);
+            let deliver = |early: Early| early.go_on(&mut out.between);
             match is_last {
                 true => recovery.drain(deliver),
                 false => recovery.expire(now_ns, deliver),
@@ -243,7 +255,7 @@ impl Recoveries {
         for (_, mut stream) in self.streams.drain() {
             let waiting = stream.recovery.waiting();
             out.released(waiting.into());
-            stream.recovery.drain(|(packet, _)| out.drop(packet, DropReason::HoldTimeout));
+            stream.recovery.drain(|early| out.drop(early.packet, DropReason::HoldTimeout));
         }
         self.labels.clear();
         (self.waiting, self.memories) = (0, 0);
@@ -275,6 +287,12 @@ impl Recoveries {
         let oldest_ns = self.streams.values().map(|stream| stream.used_ns).min();
         self.used_until_ns = oldest_ns.map_or(0, |oldest_ns| oldest_ns.saturating_add(KEPT_NS));
         self.streams.len() < STREAMS
+    }
+}
+
+impl Early {
+    fn go_on(self, between: &mut Between) {
+        between.push_held(self.packet, self.ingress, self.held);
     }
 }
 
