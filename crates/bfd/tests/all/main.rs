@@ -1,5 +1,6 @@
 //! Sessions against each other, packets against their bytes, and messages against FRR's layout.
 
 mod messages;
+mod multiplier;
 mod packets;
 mod sessions;

@@ -3,9 +3,9 @@
 use bfd::{Diagnostic, Packet, Session, Settings, State};
 use proptest::prelude::*;
 
-const MS: u64 = 1_000_000;
+pub const MS: u64 = 1_000_000;
 
-const fn settings(discr: u32, min_ms: u32) -> Settings {
+pub const fn settings(discr: u32, min_ms: u32) -> Settings {
     Settings {
         discr,
         min_tx: min_ms * 1000,
@@ -19,30 +19,36 @@ const fn settings(discr: u32, min_ms: u32) -> Settings {
 }
 
 /// Two ends, and the packets under way.
-struct Link {
-    ends: [Session; 2],
-    now_ns: u64,
+pub struct Link {
+    pub ends: [Session; 2],
+    pub now_ns: u64,
     delay_ns: u64,
     /// True while packets to this end are lost.
-    cut: [bool; 2],
+    pub cut: [bool; 2],
+    /// True while answers to polls of this end are lost.
+    pub loses_final: [bool; 2],
     under_way: Vec<(u64, usize, Packet)>,
     /// When each end has sent.
     sent: [Vec<u64>; 2],
+    /// Polls of each end.
+    pub polls: [u32; 2],
 }
 
 impl Link {
-    fn new(a: Settings, b: Settings) -> Link {
+    pub fn new(a: Settings, b: Settings) -> Link {
         Link {
             ends: [Session::new(a, 0), Session::new(b, 0)],
             now_ns: 0,
             delay_ns: MS / 10,
             cut: [false; 2],
+            loses_final: [false; 2],
             under_way: Vec::new(),
             sent: [Vec::new(), Vec::new()],
+            polls: [0; 2],
         }
     }
 
-    fn run_for(&mut self, ms: u64) {
+    pub fn run_for(&mut self, ms: u64) {
         let end_ns = self.now_ns + ms * MS;
         loop {
             let due = self.ends.iter().filter_map(Session::due_ns);
@@ -66,8 +72,11 @@ impl Link {
                 {
                     assert!(!(packet.poll && packet.is_final), "never both");
                     self.sent[from].push(next);
+                    self.polls[from] += u32::from(packet.poll);
                     let packet = Packet::parse(&packet.to_bytes()).expect("what is sent is taken");
-                    if !self.cut[1 - from] {
+                    let is_lost =
+                        self.cut[1 - from] || packet.is_final && self.loses_final[1 - from];
+                    if !is_lost {
                         self.under_way.push((next + self.delay_ns, 1 - from, packet));
                     }
                 }
@@ -75,7 +84,7 @@ impl Link {
         }
     }
 
-    fn states(&self) -> [State; 2] {
+    pub fn states(&self) -> [State; 2] {
         [self.ends[0].state(), self.ends[1].state()]
     }
 }
