@@ -19,6 +19,8 @@ from lab.frr import has
 from lab.planes import ROOT, culvert_missing
 from lab.traffic import PYTHON
 
+from .boxes import Boxes
+
 SUITE = ROOT / "build" / "frr-suite"
 PLAN = Path(__file__).resolve().parents[1] / "frr-suite.toml"
 RESULT = ROOT / "target" / "frr-suite.json"
@@ -51,8 +53,8 @@ def runs(args, plan):
     return [(name, at) for name in names for at in args.at or plan["at"].get(name, ROUNDS)]
 
 
-def run_topology(name, at):
-    """Runs a topology in namespaces of its own; returns its cases, and what its culverts have seen."""
+def run_topology(boxes, name, at):
+    """Runs a topology in a box of its own; returns its cases, and what its culverts have seen."""
     folder = LOGS / f"{name}.{at}"
     shutil.rmtree(folder, ignore_errors=True)
     seen = folder / "seen"
@@ -62,20 +64,12 @@ def run_topology(name, at):
         **os.environ, "CULVERT_FRR_AT": at, "CULVERT_FRR_SEEN": str(seen),
         "PYTHONPATH": f"{ROOT / 'tests'}:{SUITE / 'topotests'}", "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
-    # Its library ends the processes of runs that it takes for dead: it sees its own alone, and all end with it.
-    argv = [
-        "unshare", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child",
-        PYTHON, "-m", "pytest", "-p", "frr.plugin", "-p", "no:cacheprovider", name, "--rundir", folder / "run", "--junitxml", report,
-    ]  # fmt: skip
+    argv = [PYTHON, "-m", "pytest", "-p", "frr.plugin", "-p", "no:cacheprovider", name, "--rundir", folder / "run", "--junitxml", report]
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen(argv, cwd=SUITE / "topotests", env=environment, stdout=log, stderr=subprocess.STDOUT)
         try:
-            process.wait(BOUND_S)
-        except subprocess.TimeoutExpired:
-            raise LabError(f"{name} ({at}): no end after {BOUND_S} s; see {folder / 'log'}") from None
-        finally:
-            process.kill()
-            process.wait()
+            boxes.run(argv, BOUND_S, cwd=SUITE / "topotests", env=environment, stdout=log, stderr=subprocess.STDOUT)
+        except LabError as error:
+            raise LabError(f"{name} ({at}): {error}; see {folder / 'log'}") from None
     if not report.exists():
         raise LabError(f"{name} ({at}) ran no case; see {folder / 'log'}")
     cases = [case_of(name, at, element) for element in xml.etree.ElementTree.parse(report).iter("testcase")]
@@ -98,7 +92,9 @@ def carried(name, at, seen):
         router = told["router"]
         if not told["stats"].get("work", {}).get("bfd-received"):
             faults.append(f"{router}: no session of culvert's has heard its peer")
-        refused = {**told["bfd"].get("refused", {}), **{s["peer"]: s["refused"] for s in told["bfd"].get("sessions", []) if s["refused"]}}
+        # Sessions that bfdd makes anew, as BGP has it do: their peers still send to the old ones (RFC 5880, section 6.8.6).
+        packets = {kind: count for kind, count in told["bfd"].get("refused", {}).items() if kind != "session"}
+        refused = {**packets, **{s["peer"]: s["refused"] for s in told["bfd"].get("sessions", []) if s["refused"]}}
         if refused:
             faults.append(f"{router}: refused {refused}")
         if "panicked" in told["log"]:
@@ -126,30 +122,31 @@ def line(case):
     return text
 
 
-def attempt(run, excuses):
+def attempt(boxes, run, excuses):
     """The cases of a topology; once more where one fails: machines are busy, and the tests wait for seconds."""
     for last in (False, True):
         begun = time.monotonic()
-        cases = [judge(case, excuses) for case in run_topology(*run)]
+        cases = [judge(case, excuses) for case in run_topology(boxes, *run)]
         if last or all(case["verdict"] != "failed" for case in cases):
             return cases, time.monotonic() - begun
     return None
 
 
 @contextlib.contextmanager
-def none_begins_after_an_error(pool):
+def ended_by_an_error(pool, boxes):
     try:
         yield
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
+        boxes.close()
         raise
 
 
 def run(args, plan):
     chosen, excuses, started = runs(args, plan), plan.get("case", []), time.monotonic()
-    results = []
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool, none_begins_after_an_error(pool):
-        waiting = {pool.submit(attempt, each, excuses): each for each in chosen}
+    results, boxes = [], Boxes()
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool, ended_by_an_error(pool, boxes):
+        waiting = {pool.submit(attempt, boxes, each, excuses): each for each in chosen}
         for done in concurrent.futures.as_completed(waiting):
             (name, at), (cases, seconds) = waiting[done], done.result()
             print(f"{name}, culvert at {at} routers: {seconds:.0f} s", flush=True)
