@@ -17,6 +17,10 @@ use crate::support::{Gateway, Side, Spec, ip, make_sa, policy, sa_config, templa
 /// The path in clear, among those of [`crate::steering`].
 const CLEAR: u16 = 2;
 
+/// The first path's interface, likewise, and its port where it has one.
+const TUNNEL: u32 = 20;
+const TUNNEL_SLOT: usize = 7;
+
 /// An outbound policy's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
@@ -64,6 +68,17 @@ enum Nat {
     Known(bool),
 }
 
+/// The first path's interface, as the tables have it. The routes lead out of no port by any of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tunnel {
+    /// A tunnel whose packets Linux does not give to a port of culvert's.
+    Bound,
+    /// A tunnel with a port that Linux's own packets come by.
+    WithPort,
+    /// Linux's, of a kind that culvert protects nothing on.
+    Linuxs,
+}
+
 #[derive(Clone, Debug)]
 struct Case {
     /// Policies, the first one before all others.
@@ -75,6 +90,9 @@ struct Case {
     /// The uplink translates.
     is_translated: bool,
     path: u16,
+    tunnel: Tunnel,
+    /// Its TTL ends here, so that Linux has to see it where it knows the connection.
+    ends: bool,
 }
 
 fn case() -> impl Strategy<Value = Case> {
@@ -92,10 +110,13 @@ fn case() -> impl Strategy<Value = Case> {
     let nat = prop_oneof![Just(Nat::Off), Just(Nat::Unknown), any::<bool>().prop_map(Nat::Known)];
     let path = prop_oneof![3 => Just(CLEAR), 1 => 0..CLEAR];
     let policies = prop::collection::vec((says, about), 0..3);
-    let flags = (prop::bool::weighted(0.2), any::<bool>(), any::<bool>());
-    (policies, to, nat, path, flags).prop_map(|(policies, to, nat, path, flags)| {
-        let (blocks_by_default, is_guarded, is_translated) = flags;
-        Case { policies, blocks_by_default, to, is_guarded, nat, is_translated, path }
+    let tunnel = prop_oneof![Just(Tunnel::Bound), Just(Tunnel::WithPort), Just(Tunnel::Linuxs)];
+    let rare = prop::bool::weighted(0.2);
+    let flags = (rare, any::<bool>(), any::<bool>(), rare);
+    let ways = (to, path, tunnel);
+    (policies, ways, nat, flags).prop_map(|(policies, (to, path, tunnel), nat, flags)| {
+        let (blocks_by_default, is_guarded, is_translated, ends) = flags;
+        Case { policies, blocks_by_default, to, is_guarded, nat, is_translated, path, tunnel, ends }
     })
 }
 
@@ -109,7 +130,9 @@ impl Case {
     }
 
     fn packet(&self) -> Vec<u8> {
-        Ip::new(Side::A.lan(false, 10), self.dst()).udp(1000, 53, &[7; 40])
+        let ttl = if self.ends { 1 } else { 64 };
+        let header = Ip { ttl, ..Ip::new(Side::A.lan(false, 10), self.dst()) };
+        header.udp(1000, 53, &[7; 40])
     }
 
     /// True if the packet may leave in clear by the uplink, as the guide has it.
@@ -141,12 +164,18 @@ impl Case {
         if self.blocks_by_default {
             g.db.set_default(Direction::Out, Action::Block);
         }
+        let topology = g.tables.topology.swap(Arc::default());
+        let mut topology = Arc::into_inner(topology).expect("no worker has it yet");
         if self.is_guarded {
-            let topology = g.tables.topology.swap(Arc::default());
-            let mut topology = Arc::into_inner(topology).expect("no worker has it yet");
             topology.guarded = vec![Prefix { addr: self.dst(), len: 32 }];
-            g.tables.topology.store(Arc::new(topology));
         }
+        let tunnel = topology.interfaces.get_mut(&TUNNEL).expect("the first path's");
+        match self.tunnel {
+            Tunnel::Bound => {}
+            Tunnel::WithPort => tunnel.port = Some(TUNNEL_SLOT),
+            Tunnel::Linuxs => tunnel.binding = None,
+        }
+        g.tables.topology.store(Arc::new(topology));
         // The same SA as that of the first tunnel, for packets of none.
         let config = sa_config(&Spec::default(), Side::A);
         let sa = make_sa(&config.params);
@@ -209,6 +238,8 @@ proptest! {
                 let (out, marked) = in_clear(&mut g, &packet);
                 if !case.may_leave() {
                     prop_assert_eq!((out.len(), marked), (0, 0), "round {}: {:?}", round, case);
+                } else if case.ends {
+                    prop_assert_eq!(out.len(), 0, "round {}: {:?}", round, case);
                 } else if case.path == CLEAR && case.nat == Nat::Unknown && case.is_translated {
                     prop_assert_eq!((out.len(), marked), (0, 1), "round {}: {:?}", round, case);
                 } else if case.path == CLEAR && case.nat == Nat::Off && !case.is_translated {

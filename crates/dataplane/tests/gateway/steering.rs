@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use conntrack::{Binding as Connection, Bindings, Change, Direction as Way, Entry, Status, Tuple};
 use dataplane::{
-    Came, ClearExit, PathExit, SteerRule, Steering, Step, Tables, TrafficDirection, TrafficMatch,
+    Came, ClearExit, MarkRule, PathExit, SteerRule, Steering, Step, Tables, TrafficDirection,
+    TrafficMatch,
 };
 use forward::{Hop, RouteEntry, RouteKind, RuleEntry, Subnet, table};
 use outcome::DropReason;
-use policy::{Direction, PolicyConfig, Prefix, SaConfig, Selector};
+use policy::{Direction, PolicyConfig, Prefix, SaConfig, Selector, Template};
 use selection::{Candidate, Choice};
 use wire::Family;
 
 use crate::back::tagged;
 use crate::explain::ask;
 use crate::packets::Ip;
-use crate::route_based::{everything, set_tunnels};
+use crate::route_based::{everything, marked, set_tunnels};
 use crate::support::{
     Gateway, LAN, Side, Spec, WAN, ethernet, ip, make_sa, policy, route, sa_config, template,
 };
@@ -306,6 +307,25 @@ fn why_names_rule_and_path() {
     assert!(told.contains(&Step::Path { rule: "all".into(), path: None }), "{told:?}");
 }
 
+/// By the mark that a rule gives what arrives, and by that of Linux for its own.
+#[test]
+fn rules_know_the_mark_of_packets_from_a_port_and_from_linux() {
+    for mark in [0, 7] {
+        let mut g = gateway();
+        let topology = g.tables.topology.swap(Arc::default());
+        let mut topology = Arc::into_inner(topology).expect("no worker has it yet");
+        let marks = MarkRule { ifindex: 0, dscp: None, src: None, dst: None, mark };
+        topology.mark_rules.push(marks);
+        g.tables.topology.store(Arc::new(topology));
+        let sevens = TrafficMatch { mark: Some(7), ..TrafficMatch::default() };
+        steer(&g, vec![rule("sevens", sevens, &[1])]);
+        let wanted = if mark == 7 { ["two"] } else { ["one"] };
+        assert_eq!(path_of(&mut g, &packet(1, 0)), wanted, "{mark}");
+        g.put_linux(&marked(mark, &packet(2, 0)));
+        assert_eq!(taken(&mut g), wanted, "{mark}");
+    }
+}
+
 /// All that a gateway has sent on, and what Linux got: none of it in clear out of the WAN.
 fn stopped(g: &mut Gateway) {
     g.run();
@@ -524,6 +544,54 @@ fn a_connection_that_began_in_a_tunnel_stays_off_uplinks_that_translate() {
     // Nothing is translated there: it may go on by it.
     steer_with(&g, vec![rule("all", TrafficMatch::default(), &[2])], false);
     assert_eq!(path_of(&mut g, &datagram(1000, 64)), ["clear"]);
+}
+
+/// Linux sees a packet of it whose TTL ends, and is told of no uplink.
+#[test]
+fn a_connection_that_began_in_a_tunnel_is_marked_for_no_uplink_that_translates() {
+    for is_translated in [true, false] {
+        let (mut g, nat) = translating();
+        g.db.put_policy(passes());
+        learn(&nat, connection(1000, false));
+        steer_with(&g, vec![rule("all", TrafficMatch::default(), &[2])], is_translated);
+        g.put_lan(&datagram(1000, 1));
+        g.run();
+        let wanted =
+            if is_translated { datagram(1000, 1) } else { by_uplink(&g, &datagram(1000, 1)) };
+        assert_eq!(g.linux_out(), [wanted], "{is_translated}");
+        assert!(g.wan_out().is_empty());
+    }
+}
+
+/// The first rule leads it to an uplink of which nothing is known for its family: Linux sends it as its routes lead.
+#[test]
+fn no_connection_of_another_family_begins_with_the_mark_of_an_uplink() {
+    let (mut g, _) = translating();
+    let all = Prefix { addr: ip("::"), len: 0 };
+    g.db.put_policy(policy(92, Direction::Out, Selector::between(all, all), vec![]));
+    steer_with(&g, vec![rule("all", TrafficMatch::default(), &[2])], true);
+    let packet = Ip::new(Side::A.lan(true, 10), Side::B.lan(true, 10)).udp(1000, 53, &[7; 40]);
+    g.put_lan(&packet);
+    g.run();
+    assert_eq!((g.linux_out(), g.drops()), (vec![packet], vec![]));
+}
+
+/// The guard lets it pass only by the private interface, as nothing but Linux's policies knows that it need not be protected.
+#[test]
+fn what_a_policy_would_have_protected_on_arrival_gets_no_mark_of_an_uplink() {
+    for optional in [false, true] {
+        let (mut g, _) = translating();
+        g.db.put_policy(passes());
+        if optional {
+            let wants = Template { optional, ..template(&Spec::default(), Side::B) };
+            g.db.put_policy(policy(93, Direction::Forward, everything(), vec![wants]));
+        }
+        steer_with(&g, vec![rule("all", TrafficMatch::default(), &[2])], true);
+        g.put_lan(&datagram(1000, 64));
+        g.run();
+        let wanted = if optional { datagram(1000, 64) } else { by_uplink(&g, &datagram(1000, 64)) };
+        assert_eq!((g.linux_out(), g.drops()), (vec![wanted], vec![]));
+    }
 }
 
 #[test]
