@@ -59,6 +59,23 @@ fn parity_with_lies_recovers_nothing() {
     assert_eq!(memory.recover(&nothing, 1, &mut body.clone(), 0), Err(Unrecovered::Complete));
 }
 
+/// A packet without a byte is none, though all sums are right.
+#[test]
+fn parity_of_nothing_recovers_nothing() {
+    let mut memory = Memory::default();
+    memory.keep(10, 1, &[7; 40], 0);
+    let nothing = Parity { label: 16, base: 10, covered: 3, len: 40 };
+    assert_eq!(memory.recover(&nothing, 1, &mut [7; 40], 0), Err(Unrecovered::Wrong));
+}
+
+#[test]
+fn numbers_go_round_in_the_memory() {
+    let (parity, mut body) = parity(NUMBERS - 1, &three());
+    let mut memory = Memory::default();
+    keep_all(&mut memory, NUMBERS - 1, &three(), &[1]);
+    assert_eq!(memory.recover(&parity, 1, &mut body, 0), Ok((0, 90)));
+}
+
 #[test]
 fn the_first_packet_with_a_number_stays() {
     let (parity, body) = parity(10, &three());

@@ -240,5 +240,9 @@ mod tests {
         assert_eq!((group.count(), group.body_len()), (2, 5));
         assert_eq!(body[..6], [5, 6, 7, 4, 4, 0xee]);
         assert_eq!(group.parity(), Parity { label: 16, base: NUMBERS - 1, covered: 5, len: 3 ^ 5 });
+        let mut body = [0; LONGEST_COVERED + 1];
+        assert!(!group.add(2, &[1; LONGEST_COVERED + 1], &mut body), "no memory keeps it");
+        assert!(group.add(2, &[1; LONGEST_COVERED], &mut body));
+        assert_eq!(group.body_len(), LONGEST_COVERED);
     }
 }

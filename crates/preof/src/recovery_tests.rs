@@ -122,6 +122,15 @@ fn a_sender_that_begins_anew_is_heard_after_a_while() {
 }
 
 #[test]
+fn what_still_waits_goes_before_a_sender_that_begins_anew() {
+    let mut recovery = Recovery::default();
+    push(&mut recovery, 10_000, 0, 3000).expect("new");
+    assert_eq!(push(&mut recovery, 10_002, 0, 3000), Ok(vec![]));
+    assert_eq!(push(&mut recovery, 0, 2000, 3000), Ok(vec![10_002, 0]));
+    assert_eq!((recovery.waiting(), recovery.due_ns()), (0, None));
+}
+
+#[test]
 fn a_second_copy_stays_one_however_late_it_is() {
     let mut recovery = Recovery::default();
     assert_eq!(push(&mut recovery, 0, 0, 20), Ok(vec![0]));
