@@ -3,7 +3,7 @@
 use std::io;
 
 use netlink::attribute::{as_text, as_u32, u16_at};
-use netlink::{Attributes, Connection, Fault, MessageWriter, Protocol};
+use netlink::{Attributes, Connection, Dump, Fault, MessageWriter, Protocol};
 
 /// Number of a family, and those of its multicast groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,10 +65,10 @@ impl Generic {
         family: u16,
         command: u8,
         mut each: impl FnMut(&[u8]),
-    ) -> Result<(), Fault> {
+    ) -> Result<Dump, Fault> {
         let mut request = MessageWriter::request(family, 0);
         request.raw(&[command, VERSION, 0, 0]);
-        self.connection.dump(request, |_, body| each(body)).map(drop)
+        self.connection.dump(request, |_, body| each(body))
     }
 
     /// An attribute of the answer to a command, which has one attribute or none.

@@ -1,5 +1,6 @@
 //! Follows a network namespace: a dump, then notifications, and dumps again where those fall short.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
@@ -132,9 +133,7 @@ impl Observer {
                 &[AF_BRIDGE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
             ),
             Part::Sessions => {
-                let sessions = self.sessions.as_mut().map(Sessions::read).unwrap_or_default();
-                self.snapshot.replace_sessions(sessions, changes);
-                self.stale.clear(part);
+                self.read_sessions(changes);
                 return Ok(());
             }
         };
@@ -152,6 +151,21 @@ impl Observer {
         // Where every attempt was overtaken, the last is as good as any, and the part stays stale.
         self.snapshot.replace(part, dump, changes);
         Ok(())
+    }
+
+    /// Reads all sessions of L2TP. Those that there were stay where they cannot be read, and the part stays stale.
+    fn read_sessions(&mut self, changes: &mut Vec<Change>) {
+        let read = self.sessions.as_mut().map(Sessions::read).transpose();
+        match read {
+            Ok(read) => {
+                let (sessions, dump) = read.unwrap_or((BTreeMap::new(), Dump::Whole));
+                self.snapshot.replace_sessions(sessions, changes);
+                if dump == Dump::Whole {
+                    self.stale.clear(Part::Sessions);
+                }
+            }
+            Err(fault) => tracing::warn!(%fault, "L2TP sessions cannot be read; asking again"),
+        }
     }
 }
 
@@ -171,3 +185,25 @@ const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 const DATAGRAMS_A_POLL: usize = 4096;
 
 const DUMP_ATTEMPTS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::overlay::{Overlay, OverlayKind};
+
+    #[test]
+    fn sessions_that_cannot_be_read_stay_and_are_asked_for_again() {
+        let mut observer = Observer::new().expect("a mirror");
+        let known = [("l2tpeth0".to_owned(), Overlay::new(OverlayKind::L2tp))];
+        observer.snapshot.replace_sessions(known.into(), &mut Vec::new());
+        let before = observer.snapshot.clone();
+        observer.sessions.as_mut().expect("generic netlink").have_refused();
+        observer.stale.mark(Part::Sessions);
+        observer.read_again(Part::Sessions, &mut Vec::new()).expect("nothing else is wrong");
+        assert!(observer.is_stale(), "nobody tells again");
+        assert!(observer.snapshot == before, "there may be sessions");
+        observer.read_again(Part::Sessions, &mut Vec::new()).expect("nothing else is wrong");
+        assert!(!observer.is_stale());
+        assert!(observer.snapshot != before, "this network namespace has none");
+    }
+}

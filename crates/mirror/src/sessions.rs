@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use netlink::{Fault, Heard, Listener, Protocol};
+use netlink::{Dump, Fault, Heard, Listener, Protocol};
 
 use crate::generic::{CONTROLLER, Family, Generic};
 use crate::l2tp::{L2TP_CMD_SESSION_GET, L2TP_CMD_TUNNEL_GET, overlays, session, tunnel};
@@ -58,18 +58,26 @@ impl Sessions {
     }
 
     /// All sessions, as overlays by the names of their interfaces. None where Linux has no L2TP, or does not tell this
-    /// process, which needs `CAP_NET_ADMIN`.
-    pub(crate) fn read(&mut self) -> BTreeMap<String, Overlay> {
+    /// process, which needs `CAP_NET_ADMIN`. Changes overtake a dump that is `Interrupted`: it is to be read again.
+    ///
+    /// # Errors
+    /// Linux refuses, or its answer is damaged: it is to be asked again.
+    pub(crate) fn read(&mut self) -> Result<(BTreeMap<String, Overlay>, Dump), Fault> {
         match self.try_read() {
-            Ok(overlays) => overlays,
-            Err(fault) => {
+            Err(fault) if fault.refusal() == Some(libc::EPERM) => {
                 tracing::debug!(%fault, "L2TP sessions");
-                BTreeMap::new()
+                Ok((BTreeMap::new(), Dump::Whole))
             }
+            // A family that comes again has another number.
+            Err(fault) => {
+                self.is_family_old = true;
+                Err(fault)
+            }
+            read => read,
         }
     }
 
-    fn try_read(&mut self) -> Result<BTreeMap<String, Overlay>, Fault> {
+    fn try_read(&mut self) -> Result<(BTreeMap<String, Overlay>, Dump), Fault> {
         if self.is_family_old {
             self.family = self.requests.family(NAME)?;
             // What happens from here on is heard.
@@ -79,11 +87,17 @@ impl Sessions {
                 .try_for_each(|(_, id)| self.events.join(*id))?;
             self.is_family_old = false;
         }
-        let Some(Family { number, .. }) = self.family else { return Ok(BTreeMap::new()) };
+        let Some(Family { number, .. }) = self.family else {
+            return Ok((BTreeMap::new(), Dump::Whole));
+        };
         let (mut tunnels, mut sessions) = (Vec::new(), Vec::new());
-        self.requests.dump(number, L2TP_CMD_TUNNEL_GET, |body| tunnels.extend(tunnel(body)))?;
-        self.requests.dump(number, L2TP_CMD_SESSION_GET, |body| sessions.extend(session(body)))?;
-        Ok(overlays(&tunnels, sessions))
+        let (all, kind) = (&mut self.requests, L2TP_CMD_TUNNEL_GET);
+        let of_tunnels = all.dump(number, kind, |body| tunnels.extend(tunnel(body)))?;
+        let kind = L2TP_CMD_SESSION_GET;
+        let of_sessions = all.dump(number, kind, |body| sessions.extend(session(body)))?;
+        let is_whole = [of_tunnels, of_sessions].iter().all(|dump| *dump == Dump::Whole);
+        let dump = if is_whole { Dump::Whole } else { Dump::Interrupted };
+        Ok((overlays(&tunnels, sessions), dump))
     }
 }
 
@@ -91,3 +105,13 @@ impl Sessions {
 const NAME: &str = "l2tp";
 
 const DATAGRAMS_A_POLL: usize = 4096;
+
+#[cfg(test)]
+impl Sessions {
+    /// Has Linux refuse what is asked next: nobody has the family's number.
+    pub(crate) fn have_refused(&mut self) {
+        let (name, number) = (NAME.to_owned(), u16::MAX);
+        (self.family, self.is_family_old) =
+            (Some(Family { name, number, groups: Vec::new() }), false);
+    }
+}
