@@ -47,6 +47,10 @@ pub struct Session {
     peer: PeerSaid,
     /// True from a change of an interval until the peer has answered.
     polls: bool,
+    /// True once a packet of this poll sequence has left: the values that it has told are those that a Final answers.
+    has_polled: bool,
+    /// True if an interval has changed since: a poll sequence of its own follows.
+    polls_again: bool,
     /// True if the peer waits for the answer to a poll.
     owes_final: bool,
     /// The interval that packets keep until a poll sequence ends, where the new one is longer.
@@ -70,6 +74,8 @@ impl Session {
             // RFC 5880 §6.8.1.
             peer: PeerSaid { state: State::Down, required_min_rx: 1, ..PeerSaid::default() },
             polls: false,
+            has_polled: false,
+            polls_again: false,
             owes_final: false,
             old_tx: None,
             old_rx: None,
@@ -126,12 +132,13 @@ impl Session {
         self.settings = Settings { discr: old.discr, ..settings };
         let is_up = self.state == State::Up;
         if is_up && settings.min_tx > old.min_tx {
-            self.old_tx.get_or_insert(old.min_tx);
+            self.old_tx = Some(self.old_tx.map_or(old.min_tx, |us| us.min(old.min_tx)));
         }
         if is_up && settings.min_rx < old.min_rx {
-            self.old_rx.get_or_insert(old.min_rx);
+            self.old_rx = Some(self.old_rx.map_or(old.min_rx, |us| us.max(old.min_rx)));
         }
         if (settings.min_tx, settings.min_rx) != (old.min_tx, old.min_rx) {
+            self.polls_again |= is_up && self.has_polled;
             self.polls |= is_up;
             self.next_send_ns = self.next_send_ns.min(now_ns.saturating_add(self.interval_ns()));
         }
@@ -159,8 +166,11 @@ impl Session {
             diagnostic: packet.diagnostic,
         };
         self.counts.received += 1;
-        if packet.is_final && self.polls {
-            (self.polls, self.old_tx, self.old_rx) = (false, None, None);
+        if packet.is_final && self.has_polled {
+            (self.has_polled, self.polls) = (false, core::mem::take(&mut self.polls_again));
+            if !self.polls {
+                (self.old_tx, self.old_rx) = (None, None);
+            }
         }
         self.owes_final |= packet.poll;
         let slower = before.required_min_rx != self.peer.required_min_rx;
@@ -192,6 +202,7 @@ impl Session {
     fn enter(&mut self, state: State, diagnostic: Diagnostic, now_ns: u64) {
         // From the slow interval to the one of the settings.
         self.polls = state == State::Up;
+        (self.has_polled, self.polls_again) = (false, false);
         (self.old_tx, self.old_rx) = (None, None);
         (self.state, self.diagnostic) = (state, diagnostic);
         self.next_send_ns = now_ns;
@@ -205,10 +216,13 @@ impl Session {
         let is_silent = required_min_rx == 0
             || self.settings.is_passive && self.peer.discr == 0
             || demand && self.state == State::Up && state == State::Up && !self.polls;
+        // Several changes may wait for their polls: what holds is what the peer can bear by any of them.
+        let desired = self.desired_min_tx();
         let transmit =
-            (!is_silent).then(|| self.old_tx.unwrap_or(self.desired_min_tx()).max(required_min_rx));
+            (!is_silent).then(|| self.old_tx.unwrap_or(desired).min(desired).max(required_min_rx));
         let detection = self.heard_ns.map(|_| {
-            let interval = self.old_rx.unwrap_or(self.settings.min_rx).max(desired_min_tx);
+            let required = self.settings.min_rx;
+            let interval = self.old_rx.unwrap_or(required).max(required).max(desired_min_tx);
             u64::from(detect_mult) * u64::from(interval)
         });
         Timers { transmit, detection }
@@ -269,11 +283,13 @@ impl Session {
             self.next_send_ns = now_ns.saturating_add(interval - interval / 1000 * off);
         }
         self.counts.sent += 1;
+        // Never both (RFC 5880 §6.5).
+        let poll = self.polls && !answers;
+        self.has_polled |= poll;
         Some(Packet {
             diagnostic: self.diagnostic,
             state: self.state,
-            // Never both (RFC 5880 §6.5).
-            poll: self.polls && !answers,
+            poll,
             is_final: answers,
             is_independent: self.settings.is_independent,
             demand: false,

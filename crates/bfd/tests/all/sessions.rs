@@ -171,6 +171,68 @@ fn other_intervals_hold_after_a_poll_and_nothing_goes_down() {
     }
 }
 
+/// Takes the peer's answer to a poll, a Final, with its own intervals of 20 ms.
+fn answer(session: &mut Session, now_ns: u64) {
+    let said = Packet {
+        diagnostic: Diagnostic::NONE,
+        state: State::Up,
+        poll: false,
+        is_final: true,
+        is_independent: false,
+        demand: false,
+        detect_mult: 3,
+        my_discr: 2,
+        your_discr: 1,
+        desired_min_tx: 20_000,
+        required_min_rx: 20_000,
+        required_min_echo_rx: 0,
+    };
+    session.receive(&said, now_ns);
+}
+
+/// RFC 5880 §6.8.3: a Final to the first change says nothing of the second one.
+#[test]
+fn each_of_two_quick_changes_has_its_own_poll() {
+    let mut link = Link::new(settings(1, 20), settings(2, 20));
+    link.run_for(3000);
+    let Link { ends: [end, _], now_ns, .. } = link;
+    let poll = |end: &mut Session, at_ns| {
+        let packet = end.send(at_ns, 0).expect("one is due");
+        packet.poll.then_some(packet.desired_min_tx)
+    };
+    let mut both = end.clone();
+    both.set(settings(1, 300), now_ns);
+    both.set(settings(1, 500), now_ns);
+    assert_eq!(poll(&mut both, now_ns + 20 * MS), Some(500_000), "one poll tells of both");
+    answer(&mut both, now_ns + 21 * MS);
+    assert_eq!(both.timers().transmit, Some(500_000));
+    let mut end = end;
+    end.set(settings(1, 300), now_ns);
+    answer(&mut end, now_ns);
+    assert_eq!(end.timers().transmit, Some(20_000), "this answers an older poll");
+    assert_eq!(poll(&mut end, now_ns + 20 * MS), Some(300_000));
+    end.set(settings(1, 500), now_ns + 20 * MS);
+    answer(&mut end, now_ns + 21 * MS);
+    assert_eq!(end.timers().transmit, Some(20_000), "the peer may not know of 500 ms yet");
+    assert_eq!(poll(&mut end, now_ns + 40 * MS), Some(500_000));
+    answer(&mut end, now_ns + 41 * MS);
+    assert_eq!(end.timers().transmit, Some(500_000));
+    assert_eq!(poll(&mut end, now_ns + 600 * MS), None, "no poll is left");
+}
+
+#[test]
+fn intervals_that_change_to_and_fro_within_a_poll_take_no_end_down() {
+    let mut link = Link::new(settings(1, 300), settings(2, 20));
+    link.run_for(4000);
+    let Link { ends: [mut end, _], now_ns, .. } = link;
+    for ms in [500, 30, 400] {
+        end.set(settings(1, ms), now_ns);
+    }
+    // The peer counts with 30 ms, and sends as it was allowed to, each 500 ms.
+    let timers = end.timers();
+    assert_eq!((timers.transmit, timers.detection), (Some(30_000), Some(1_500_000)));
+}
+
 #[test]
 fn a_passive_end_waits_for_the_other() {
     let mut link = Link::new(Settings { is_passive: true, ..settings(1, 50) }, settings(2, 50));
