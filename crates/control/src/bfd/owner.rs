@@ -1,6 +1,6 @@
 //! Sessions as `bfdd` describes them: what a worker is told of them, and what `bfdd` hears.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -40,6 +40,8 @@ pub struct Known {
     pub standing: Option<Standing>,
     /// Time since when it has that state.
     pub since: Instant,
+    /// The ends that another session has.
+    waits_for: Option<Ends>,
     source_port: u16,
 }
 
@@ -68,6 +70,8 @@ pub struct Owner {
     /// Sessions by their discriminators.
     pub known: BTreeMap<u32, Known>,
     by_ends: HashMap<Ends, u32>,
+    /// Sessions that are not had as another has their ends.
+    waiting: HashMap<Ends, BTreeSet<u32>>,
     source_ports: HashSet<u16>,
     next_port: u16,
     /// Version of the protocol that `bfdd` speaks.
@@ -93,7 +97,7 @@ impl Owner {
             }
             Body::EchoReply => {}
             Body::Add(peer) => self.add(now, *peer, places, carrier),
-            Body::Delete { discr } => self.delete(discr, carrier),
+            Body::Delete { discr } => self.delete(discr, places, carrier),
             Body::RequestCounters { discr } => {
                 let counts = self.counts(discr, carrier);
                 let mut answer = echo_reply(version, 0, (0, 0)).repeat(FILLERS);
@@ -113,7 +117,8 @@ impl Owner {
             return;
         } else {
             let (source_port, placed) = (self.free_port(), Err(String::new()));
-            let known = Known { peer, placed, standing: None, since: now, source_port };
+            let (standing, waits_for) = (None, None);
+            let known = Known { peer, placed, standing, since: now, waits_for, source_port };
             self.known.insert(discr, known);
         }
         self.settle(discr, places, carrier);
@@ -125,21 +130,65 @@ impl Owner {
         all.into_iter().for_each(|discr| self.settle(discr, places, carrier));
     }
 
-    /// Has a worker have the session as it is to be.
+    /// Has a worker have the session as it is to be, and those that had to wait for its ends.
     fn settle(&mut self, discr: u32, places: Places<'_>, carrier: &impl Carrier) {
+        if let Some(ends) = self.settle_one(discr, places, carrier) {
+            self.settle_waiting(ends, places, carrier);
+        }
+    }
+
+    /// Looks at sessions that wait for ends which no session has any more. None of them has ends that others wait for.
+    fn settle_waiting(&mut self, ends: Ends, places: Places<'_>, carrier: &impl Carrier) {
+        for discr in self.waiting.remove(&ends).unwrap_or_default() {
+            self.settle_one(discr, places, carrier);
+        }
+    }
+
+    /// Notes which ends a session waits for.
+    fn wait(&mut self, discr: u32, ends: Option<Ends>) {
         let Some(known) = self.known.get_mut(&discr) else { return };
-        let placed = place(&known.peer, known.source_port, places).and_then(|session| {
-            match self.by_ends.get(&ends_of(&session)).filter(|other| **other != discr) {
-                Some(other) => Err(format!("session {other} has the same ends")),
-                None => Ok(session),
+        let before = std::mem::replace(&mut known.waits_for, ends);
+        if let Some(before) = before
+            && let Some(waiting) = self.waiting.get_mut(&before)
+        {
+            waiting.remove(&discr);
+            if waiting.is_empty() {
+                self.waiting.remove(&before);
             }
-        });
+        }
+        if let Some(ends) = ends {
+            self.waiting.entry(ends).or_default().insert(discr);
+        }
+    }
+
+    /// Has a worker have the session as it is to be. Returns the ends that it has no more.
+    fn settle_one(
+        &mut self,
+        discr: u32,
+        places: Places<'_>,
+        carrier: &impl Carrier,
+    ) -> Option<Ends> {
+        let known = self.known.get(&discr)?;
+        let wanted = place(&known.peer, known.source_port, places);
+        let other = |session: &BfdSession| {
+            self.by_ends.get(&ends_of(session)).copied().filter(|other| *other != discr)
+        };
+        let taken_by = wanted.as_ref().ok().and_then(other);
+        let waits_for = taken_by.and(wanted.as_ref().ok()).map(ends_of);
+        let placed = match taken_by {
+            Some(other) => Err(format!("session {other} has the same ends")),
+            None => wanted,
+        };
+        self.wait(discr, waits_for);
+        let known = self.known.get_mut(&discr)?;
         if placed == known.placed {
-            return;
+            return None;
         }
-        if let Ok(before) = &known.placed {
-            self.by_ends.remove(&ends_of(before));
+        let before = known.placed.as_ref().ok().map(ends_of);
+        if let Some(before) = before {
+            self.by_ends.remove(&before);
         }
+        let now = placed.as_ref().ok().map(ends_of);
         match &placed {
             Ok(session) => {
                 self.by_ends.insert(ends_of(session), discr);
@@ -157,14 +206,18 @@ impl Owner {
             }
         }
         known.placed = placed;
+        before.filter(|_| before != now)
     }
 
-    fn delete(&mut self, discr: u32, carrier: &impl Carrier) {
+    fn delete(&mut self, discr: u32, places: Places<'_>, carrier: &impl Carrier) {
+        self.wait(discr, None);
         let Some(known) = self.known.remove(&discr) else { return };
         self.source_ports.remove(&known.source_port);
         if let Ok(session) = known.placed {
-            self.by_ends.remove(&ends_of(&session));
+            let ends = ends_of(&session);
+            self.by_ends.remove(&ends);
             carrier.change(BfdChange::End(discr));
+            self.settle_waiting(ends, places, carrier);
         }
     }
 

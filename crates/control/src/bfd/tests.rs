@@ -412,8 +412,36 @@ fn two_sessions_between_the_same_ends_are_one_too_many() {
     bench.hears(&mut bfdd, &[message(ADD, 0, &wan(7)), message(ADD, 0, &wan(8))].concat());
     assert_eq!(bench.changes().len(), 1);
     assert!(bench.bfd.warnings()[0].contains("session 7 has the same ends"));
-    bench.hears(&mut bfdd, &[message(DELETE, 0, &wan(7)), message(ADD, 0, &wan(8))].concat());
-    assert!(matches!(bench.changes().as_slice(), [BfdChange::End(7), BfdChange::Set(_)]));
+    // The other takes its place by itself, once, and a third one waits for that one.
+    bench.hears(&mut bfdd, &[message(ADD, 0, &wan(9)), message(DELETE, 0, &wan(7))].concat());
+    let has = |bench: &Bench| match bench.changes().as_slice() {
+        [BfdChange::End(_), BfdChange::Set(session)] => session.settings.discr,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(has(&bench), 8);
+    assert!(bench.bfd.warnings()[0].contains("session 8 has the same ends"));
+    bench.hears(&mut bfdd, &message(DELETE, 0, &wan(8)));
+    assert_eq!(has(&bench), 9);
+    // One that waits and goes is waited for by nobody.
+    bench.hears(&mut bfdd, &[message(ADD, 0, &wan(10)), message(DELETE, 0, &wan(10))].concat());
+    bench.hears(&mut bfdd, &message(DELETE, 0, &wan(9)));
+    assert!(matches!(bench.changes().as_slice(), [BfdChange::End(9)]));
+}
+
+#[test]
+fn a_session_takes_the_ends_that_another_leaves_for_others() {
+    let mut bench = Bench::new();
+    let mut bfdd = bench.accept();
+    let to = |discr, far| message(ADD, 0, &session(discr, 0, ("192.0.2.1", far), (10_000, WAN)));
+    bench.hears(&mut bfdd, &[to(7, "192.0.2.2"), to(8, "192.0.2.2")].concat());
+    assert_eq!(bench.changes().len(), 1);
+    bench.hears(&mut bfdd, &to(7, "192.0.2.3"));
+    let changes = bench.changes();
+    let [BfdChange::Set(seven), BfdChange::Set(eight)] = changes.as_slice() else {
+        panic!("{changes:?}")
+    };
+    assert_eq!((seven.settings.discr, eight.settings.discr), (7, 8));
+    assert_eq!(bench.bfd.warnings().len(), 1, "they are down, and nothing else");
 }
 
 #[test]
