@@ -188,7 +188,7 @@ fn steering(path: u16) -> Steering {
             dst: Some(Prefix { addr: IpAddr::V4(world::LOCAL), len: HALF_LEN }),
             ..TrafficMatch::default()
         },
-        choice: Paths::new([Candidate { path, weight: 1 }]),
+        choice: Paths::new([Candidate { path, lot: 0, weight: 1 }]),
         copies: None,
     };
     let exit = |name: &str, ifindex| Some(PathExit { name: name.into(), ifindex, clear: None });

@@ -1,6 +1,7 @@
 //! `[[steer]]`: which traffic takes which of the paths.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use selection::{Bounds, Candidate, Fallback, MAX_CANDIDATES, Rule, Spread};
@@ -90,16 +91,27 @@ const fn return_after_s() -> u32 {
     30
 }
 
+/// Number by which flows draw lots for a path: its name's, so that they stay where paths come and go beside it.
+fn lot_of(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
+}
+
 impl SteerConfig {
     /// The rule, with paths by their place among `places`. The configuration is checked: each is there.
     pub fn rule(&self, places: &HashMap<&str, u16>) -> Rule {
         let weights = self.weights.iter().flatten().copied().chain(std::iter::repeat(1));
-        let paths = self.paths.iter().filter_map(|name| places.get(name.as_str()));
         let ms = |ms: u32| Duration::from_millis(ms.into());
         Rule {
-            candidates: paths
+            candidates: self
+                .paths
+                .iter()
                 .zip(weights)
-                .map(|(path, weight)| Candidate { path: *path, weight })
+                .filter_map(|(name, weight)| {
+                    let path = *places.get(name.as_str())?;
+                    Some(Candidate { path, lot: lot_of(name), weight })
+                })
                 .collect(),
             bounds: Bounds {
                 delay: self.max_delay_ms.map(ms),

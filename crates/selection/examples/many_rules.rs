@@ -21,7 +21,10 @@ fn main() {
         .chunks(MAX_CANDIDATES)
         .map(|paths| {
             Selector::new(Rule {
-                candidates: paths.iter().map(|path| Candidate { path: *path, weight: 1 }).collect(),
+                candidates: paths
+                    .iter()
+                    .map(|path| Candidate { path: *path, lot: 0, weight: 1 })
+                    .collect(),
                 bounds,
                 spread: Spread::Prefer,
                 fallback: Fallback::LeastBad,

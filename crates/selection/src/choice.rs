@@ -37,7 +37,7 @@ impl Choice {
 
 /// The lot that a flow draws for a path: `-weight / ln(u)`, where `u` is even between 0 and 1.
 fn lot(hash: u64, of: Candidate) -> f64 {
-    let bits = mix(hash ^ mix(u64::from(of.path).wrapping_add(1)));
+    let bits = mix(hash ^ mix(of.lot.wrapping_add(1)));
     // 53 bits, as many as a double holds, and never 0 or 1.
     let u = ((bits >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
     f64::from(of.weight) / -u.ln()

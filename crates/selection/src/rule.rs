@@ -12,6 +12,8 @@ pub const MAX_CANDIDATES: usize = 64;
 pub struct Candidate {
     /// Index of the path.
     pub path: u16,
+    /// Number by which flows draw lots for the path: the same while it is the same path, whatever its index.
+    pub lot: u64,
     /// Share of the flows, where paths share them. At least 1.
     pub weight: u16,
 }

@@ -29,6 +29,30 @@ impl Selector {
         selector
     }
 
+    /// Another form of the rule of `old`, with what is known of the paths that stay. `before` answers with the index that a
+    /// path had there, and `None` for one that is another. By other bounds nothing is known.
+    pub fn in_place_of(
+        old: &Selector,
+        rule: Rule,
+        before: impl Fn(u16) -> Option<u16>,
+    ) -> Selector {
+        let mut selector = Selector::new(rule);
+        if selector.rule.bounds != old.rule.bounds {
+            return selector;
+        }
+        let known = |path: u16| old.standings().find(|(of, _)| Some(*of) == before(path));
+        let Selector { rule, standings, .. } = &mut selector;
+        for (candidate, standing) in rule.candidates.iter().zip(standings) {
+            *standing = known(candidate.path).map_or(*standing, |(_, standing)| standing);
+        }
+        let taker = old.rule.candidates.get(old.least_bad).map(|taker| taker.path);
+        let stays =
+            |candidate: &Candidate| before(candidate.path).is_some_and(|of| Some(of) == taker);
+        selector.least_bad = selector.rule.candidates.iter().position(stays).unwrap_or(0);
+        selector.choice = selector.choose(&[]);
+        selector
+    }
+
     /// The rule, as it was given.
     pub fn rule(&self) -> &Rule {
         &self.rule

@@ -21,7 +21,8 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// The standing after a measurement at `now`. A path that nobody measures is good.
+    /// The standing after a measurement at `now`. A path of which nothing is known stands as it did: a session that begins
+    /// anew ends no hold-down.
     pub(crate) fn after(
         self,
         now: Duration,
@@ -29,7 +30,7 @@ impl Standing {
         bounds: &Bounds,
         return_after: Duration,
     ) -> Standing {
-        let Some(quality) = quality else { return Standing::Good };
+        let Some(quality) = quality else { return self };
         if !quality.is_alive {
             return Standing::Dead;
         }

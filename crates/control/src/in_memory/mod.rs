@@ -106,7 +106,7 @@ struct Plane {
 }
 
 /// An Ethernet interface.
-fn link(index: u32, name: &str, up: bool) -> Link {
+pub(crate) fn link(index: u32, name: &str, up: bool) -> Link {
     Link {
         name: name.into(),
         kind: None,

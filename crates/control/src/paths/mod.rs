@@ -2,6 +2,9 @@
 
 mod copies;
 mod keys;
+mod port_places;
+#[cfg(test)]
+mod reload_tests;
 mod rows;
 mod rules;
 mod states;
@@ -10,7 +13,7 @@ mod tests;
 mod uplinks;
 
 use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,6 +35,7 @@ use crate::clock::Now;
 use crate::workers::set::Workers;
 
 pub use keys::read_key;
+use port_places::PortPlaces;
 use rules::{NO_INTERFACE, PathSelection, routing_mark};
 use selection::Standing;
 use states::shown;
@@ -90,6 +94,8 @@ struct Session {
     /// Place of the path in the configuration.
     path: usize,
     dscp: u8,
+    /// Place of its port, or of its identifier, among those between its two addresses.
+    port_place: u16,
     probes: Probes,
     /// True if the far end is asked for removal of copies.
     asks: bool,
@@ -130,38 +136,50 @@ impl Paths {
         let in_copies = steers.iter().filter(|steer| steer.is_numbered());
         let in_copies: HashSet<&String> = in_copies.flat_map(|steer| &steer.paths).collect();
         let old = core::mem::take(&mut self.sessions);
-        let known = |session: &Session| Some(self.configured.get(session.path)?.name.as_str());
+        let name = |session: &Session| Some(self.configured.get(session.path)?.name.as_str());
         let old: HashMap<(&str, u8), &Session> = old
             .iter()
-            .filter_map(|session| Some(((known(session)?, session.dscp), session)))
+            .filter_map(|session| Some(((name(session)?, session.dscp), session)))
             .collect();
+        let known = |path: &PathConfig, class: u8| {
+            let known = *old.get(&(path.name.as_str(), class))?;
+            let is_same = self.configured.get(known.path) == Some(path)
+                && path.key_file.iter().all(|file| self.keys.get(file) == keys.get(file));
+            is_same.then_some(known)
+        };
+        let keeps_ports = self.options.source_port == options.source_port;
+        let port_of = |path: &PathConfig, class: u8| {
+            known(path, class).filter(|_| keeps_ports).map(|known| known.port_place)
+        };
+        let mut taken = PortPlaces::default();
+        for path in configured {
+            let kept = path.dscp.iter().filter_map(|class| port_of(path, class.0));
+            kept.for_each(|place| taken.keep((path.source, path.to), place));
+        }
         let mut sessions = Vec::new();
-        let mut taken: HashMap<(IpAddr, IpAddr), u16> = HashMap::new();
         for (at, path) in configured.iter().enumerate() {
             for class in &path.dscp {
-                let place = taken.entry((path.source, path.to)).or_default();
+                let port_place =
+                    port_of(path, class.0).unwrap_or_else(|| taken.free((path.source, path.to)));
                 let probes = match path.mode {
                     PathMode::Stamp => Probes::Stamp {
-                        local: options.source_port.saturating_add(*place),
+                        local: options.source_port.saturating_add(port_place),
                         far: path.port,
                     },
-                    PathMode::Icmp => Probes::Echo(ECHO_IDENT.wrapping_add(*place)),
+                    PathMode::Icmp => Probes::Echo(ECHO_IDENT.wrapping_add(port_place)),
                 };
-                *place += 1;
                 let asks = in_copies.contains(&path.name);
-                let known = old.get(&(path.name.as_str(), class.0)).filter(|session| {
-                    (session.probes, session.asks) == (probes, asks)
-                        && self.configured.get(session.path) == Some(path)
-                        && path.key_file.iter().all(|file| self.keys.get(file) == keys.get(file))
-                });
+                let known = known(path, class.0)
+                    .filter(|known| (known.probes, known.asks) == (probes, asks));
                 let session = match known {
-                    Some(known) => Session { path: at, ..(*known).clone() },
+                    Some(known) => Session { path: at, ..known.clone() },
                     None => {
                         self.next_id += 1;
                         let (id, state) = (self.next_id, PathState::Untried);
                         let since = now.at;
                         let noise = self.random.as_mut().map_or(0, IvSource::random);
-                        Session { id, path: at, dscp: class.0, probes, asks, noise, state, since }
+                        let (path, dscp) = (at, class.0);
+                        Session { id, path, dscp, port_place, probes, asks, noise, state, since }
                     }
                 };
                 sessions.push(session);

@@ -22,7 +22,7 @@ pub struct PathSelection {
     paths: Vec<PathConfig>,
     /// Bits that the marks of packets have beside a path's, where Linux gets them back.
     own_mark: u32,
-    rules: Vec<(SteerConfig, Selector)>,
+    pub(super) rules: Vec<(SteerConfig, Selector)>,
     /// As they were published: of each rule the index of the interface and the application that it names, and the exits of
     /// the paths.
     interfaces: Vec<Option<u32>>,
@@ -37,24 +37,48 @@ pub struct PathSelection {
 }
 
 impl PathSelection {
-    /// Follows another configuration. While the paths stay the same a rule that stays the same keeps its state.
+    /// Follows another configuration. A rule keeps what it knows of its paths that stay the same, and their flows.
     pub fn follow(&mut self, rules: &[SteerConfig], paths: &[PathConfig], own_mark: u32) {
         self.own_mark = own_mark;
-        let keeps = self.paths == paths;
-        if keeps && self.rules.iter().map(|(rule, _)| rule).eq(rules) {
+        if self.paths == paths && self.rules.iter().map(|(rule, _)| rule).eq(rules) {
             return;
         }
-        let mut old = std::mem::take(&mut self.rules);
-        let names = paths.iter().map(|path| path.name.as_str());
-        let places: HashMap<&str, u16> = names.zip(0..).collect();
-        let mut with_state = |rule: &SteerConfig| {
-            let known = old.iter().position(|(before, _)| keeps && before == rule);
-            let new = || (rule.clone(), Selector::new(rule.rule(&places)));
-            known.map_or_else(new, |at| old.swap_remove(at))
-        };
-        self.rules = rules.iter().map(&mut with_state).collect();
-        self.seconds.clear();
-        self.paths = paths.to_vec();
+        let places = places_of(paths);
+        let old_paths = std::mem::replace(&mut self.paths, paths.to_vec());
+        let old_places = places_of(&old_paths);
+        let mut old = HashMap::new();
+        let seconds = std::mem::take(&mut self.seconds).into_iter().chain(std::iter::repeat(None));
+        for ((rule, selector), second) in std::mem::take(&mut self.rules).into_iter().zip(seconds) {
+            old.insert(rule.name.clone(), (rule, selector, second));
+        }
+        for rule in rules {
+            let new = rule.rule(&places);
+            let Some((old_rule, selector, second)) = old.get(&rule.name) else {
+                self.rules.push((rule.clone(), Selector::new(new)));
+                self.seconds.push(None);
+                continue;
+            };
+            // By another class a path is measured otherwise.
+            let is_same = |new: &PathConfig, old: &PathConfig| {
+                new == old && rule.class_of(new) == old_rule.class_of(old)
+            };
+            let before = |at: u16| {
+                let path = paths.get(usize::from(at))?;
+                let before = *old_places.get(path.name.as_str())?;
+                is_same(path, old_paths.get(usize::from(before))?).then_some(before)
+            };
+            let after = |at: u16| {
+                let path = old_paths.get(usize::from(at))?;
+                let after = *places.get(path.name.as_str())?;
+                is_same(paths.get(usize::from(after))?, path).then_some(after)
+            };
+            let second = second.and_then(Result::ok).and_then(|second| {
+                let path = after(second.path)?;
+                Some(Ok(Second { path, ..second }))
+            });
+            self.rules.push((rule.clone(), Selector::in_place_of(selector, new, before)));
+            self.seconds.push(second);
+        }
         self.is_new = true;
     }
 
@@ -201,6 +225,11 @@ impl PathSelection {
             (rule, paths.collect())
         })
     }
+}
+
+/// Places of paths by their names.
+fn places_of(paths: &[PathConfig]) -> HashMap<&str, u16> {
+    paths.iter().map(|path| path.name.as_str()).zip(0..).collect()
 }
 
 /// Where a path's packets leave; `None` if its interface is not there, or down.

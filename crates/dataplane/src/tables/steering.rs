@@ -273,7 +273,7 @@ mod tests {
         let rule = |(name, path): (&str, u16)| SteerRule {
             name: name.into(),
             matches: TrafficMatch::default(),
-            choice: Choice::new([Candidate { path, weight: 1 }]),
+            choice: Choice::new([Candidate { path, lot: 0, weight: 1 }]),
             copies: None,
         };
         Steering::new(["a", "b"].into_iter().zip(paths).map(rule).collect(), Vec::new())
@@ -325,7 +325,7 @@ mod tests {
         let rule = |dscp, copies| SteerRule {
             name: "a".into(),
             matches: TrafficMatch { dscp, ..TrafficMatch::default() },
-            choice: Choice::new([Candidate { path: 0, weight: 1 }]),
+            choice: Choice::new([Candidate { path: 0, lot: 0, weight: 1 }]),
             copies: Some(copies),
         };
         let of = |rule, ways: [u32; 2]| {

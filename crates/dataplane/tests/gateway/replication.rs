@@ -148,7 +148,7 @@ impl Sites {
         let rule = SteerRule {
             name: "voice".into(),
             matches: TrafficMatch { dscp: Some(46), ..TrafficMatch::default() },
-            choice: Choice::new([Candidate { path: first as u16, weight: 1 }]),
+            choice: Choice::new([Candidate { path: first as u16, lot: 0, weight: 1 }]),
             copies: streams.map(|_| 0),
         };
         let beside = parity.map_or_else(|| Beside::Copy(way(1 - first)), Beside::Parity);

@@ -95,7 +95,10 @@ pub fn steer_with(g: &Gateway, rules: Vec<SteerRule>, is_translated: bool) {
 
 /// A rule that has chosen these paths, in equal shares.
 pub fn rule(name: &str, matches: TrafficMatch, paths: &[u16]) -> SteerRule {
-    let takers: Vec<_> = paths.iter().map(|path| Candidate { path: *path, weight: 1 }).collect();
+    let takers: Vec<_> = paths
+        .iter()
+        .map(|path| Candidate { path: *path, lot: u64::from(*path), weight: 1 })
+        .collect();
     SteerRule { name: name.into(), matches, choice: Choice::new(takers), copies: None }
 }
 

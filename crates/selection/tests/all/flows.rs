@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use selection::{Candidate, Choice};
 
 const TAKERS: [Candidate; 3] = [
-    Candidate { path: 7, weight: 1 },
-    Candidate { path: 8, weight: 3 },
-    Candidate { path: 9, weight: 6 },
+    Candidate { path: 7, lot: 7, weight: 1 },
+    Candidate { path: 8, lot: 8, weight: 3 },
+    Candidate { path: 9, lot: 9, weight: 6 },
 ];
 
 #[test]
@@ -24,6 +24,14 @@ fn flows_are_spread_by_the_weights() {
         assert!(is.abs_diff(wanted) < 600, "path {}: {is}, wanted {wanted}", taker.path);
     }
     assert!(count.is_empty(), "{count:?}");
+}
+
+#[test]
+fn flows_stay_where_a_path_has_another_index() {
+    let moved = TAKERS.map(|taker| Candidate { path: taker.path + 10, ..taker });
+    let (before, after) = (Choice::new(TAKERS), Choice::new(moved));
+    let stays = |flow| before.path(flow).map(|path| path + 10) == after.path(flow);
+    assert!((0..1000).all(stays));
 }
 
 #[test]

@@ -11,7 +11,7 @@ const RETURN_AFTER: Duration = Duration::from_secs(2);
 /// A rule of voice traffic over paths 0, 1, 2: at most 100 ms, and 1 % lost.
 fn rule(spread: Spread, fallback: Fallback) -> Rule {
     Rule {
-        candidates: (0..3).map(|path| Candidate { path, weight: 1 }).collect(),
+        candidates: (0..3).map(|path| Candidate { path, lot: path.into(), weight: 1 }).collect(),
         bounds: Bounds {
             delay: Some(Duration::from_millis(100)),
             jitter: None,
@@ -114,17 +114,52 @@ fn blocked_flows_go_on_when_a_path_is_good() {
 }
 
 #[test]
-fn a_path_that_nobody_measures_is_good() {
+fn a_path_of_which_nothing_is_known_stands_as_it_did() {
     let mut selector = Selector::new(rule(Spread::Prefer, Fallback::Block));
     let quality = |path| (path != 1).then_some(DEAD);
     assert!(selector.update(STEP, quality));
-    assert_eq!(selector.choice().path(0), Some(1));
+    assert_eq!(selector.choice().path(0), Some(1), "good at first");
     assert!(!selector.update(2 * STEP, quality), "nothing has changed");
-    // Also one that was measured before.
+    // A session that begins anew makes a dead path no better.
     assert!(selector.update(3 * STEP, |_| Some(DEAD)));
     assert_eq!(selector.choice().path(0), None);
-    assert!(selector.update(4 * STEP, quality));
-    assert_eq!(selector.choice().path(0), Some(1));
+    assert!(!selector.update(4 * STEP, quality));
+    assert_eq!(selector.choice().path(0), None);
+}
+
+#[test]
+fn another_form_of_a_rule_keeps_what_is_known_of_paths_that_stay() {
+    let of = |paths: &[u16]| {
+        let candidates = paths.iter().map(|path| (*path, u64::from(path % 10)));
+        let candidates = candidates.map(|(path, lot)| Candidate { path, lot, weight: 1 });
+        Rule { candidates: candidates.collect(), ..rule(Spread::Prefer, Fallback::LeastBad) }
+    };
+    let mut old = Selector::new(of(&[0, 1, 2]));
+    old.update(STEP, |path| Some([SLOW, DEAD, DEAD][usize::from(path)]));
+    old.update(2 * STEP, |path| Some([GOOD, DEAD, DEAD][usize::from(path)]));
+    // Path 1 is another by now; 0 and 2 are 10 and 12.
+    let before = |path: u16| [(10, 0), (12, 2)].into_iter().find(|of| of.0 == path).map(|of| of.1);
+    let stands = |selector: &Selector| selector.standings().collect::<Vec<_>>();
+    let mut new = Selector::in_place_of(&old, of(&[12, 11, 10]), before);
+    let held = Standing::Bad { well_since: Some(2 * STEP) };
+    assert_eq!(stands(&new), [(12, Standing::Dead), (11, Standing::Good), (10, held)]);
+    assert_eq!(new.choice().path(0), Some(11));
+    // The hold-down goes on from where it was.
+    let end = 2 * STEP + RETURN_AFTER;
+    new.update(end, |path| Some(if path == 10 { GOOD } else { DEAD }));
+    assert_eq!(new.choice().path(0), Some(10));
+    let bounds = Bounds { jitter: Some(STEP), ..old.rule().bounds };
+    let other = Selector::in_place_of(&old, Rule { bounds, ..of(&[12, 11, 10]) }, before);
+    assert!(other.standings().all(|(_, standing)| standing == Standing::Good));
+}
+
+#[test]
+fn flows_of_a_rule_without_a_good_path_stay_on_theirs() {
+    let mut old = Selector::new(rule(Spread::Prefer, Fallback::LeastBad));
+    old.update(STEP, |path| Some([DEAD, SLOW, DEAD][usize::from(path)]));
+    assert_eq!(old.choice().path(0), Some(1));
+    let new = Selector::in_place_of(&old, rule(Spread::Prefer, Fallback::LeastBad), Some);
+    assert_eq!(new.choice(), old.choice());
 }
 
 fn any_quality() -> impl Strategy<Value = Quality> {
