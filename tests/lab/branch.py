@@ -48,8 +48,8 @@ _CONNECTION = """
     }}
     children {{
       {name} {{
-        local_ts = 0.0.0.0/0
-        remote_ts = 0.0.0.0/0
+        local_ts = {ts}
+        remote_ts = {ts}
         esp_proposals = aes128gcm16
         if_id_in = {if_id}
         if_id_out = {if_id}
@@ -79,24 +79,24 @@ reflector = true
 """
 
 
-def _swanctl(here, there, me, other, more):
+def _swanctl(here, there, me, other, more, ts):
     connections = "".join(
-        _CONNECTION.format(**vars(uplink), here=here, there=there, me=me, other=other) for uplink in UPLINKS
+        _CONNECTION.format(**vars(uplink), here=here, there=there, me=me, other=other, ts=ts) for uplink in UPLINKS
     )
     return f'connections {{{connections}{more}}}\nsecrets {{ ike {{ secret = "a secret for tests only" }} }}\n'
 
 
-def branch(net, *, path="", config="", probes=True, reflector="", near="", near_connections=""):
+def branch(net, *, path="", config="", probes=True, reflector="", near="", near_connections="", ts="0.0.0.0/0"):
     """Gives both gateways of a `net4` the uplinks, tunnels and paths, and starts them; the impaired wire.
 
     `path` is added to each `[[path]]`, `reflector` to `[paths]`, `config` to both configurations; `near` and `near_connections` to those
-    of gateway A."""
+    of gateway A. `ts` are the traffic selectors of the tunnels, in both directions."""
     for gateway, here, there, me, other in (
         (net.gwa, 1, 2, "branch", "dc"), (net.gwb, 2, 1, "dc", "branch"),
     ):  # fmt: skip
         gateway.host.address("wan", *(f"{uplink.outer}.{here}/24" for uplink in UPLINKS))
         is_near = gateway is net.gwa
-        gateway.swan.configure(_swanctl(here, there, me, other, near_connections if is_near else ""))
+        gateway.swan.configure(_swanctl(here, there, me, other, near_connections if is_near else "", ts))
         more = "".join(_TUNNEL.format(**vars(uplink)) for uplink in UPLINKS)
         if probes:
             paths = (_PATH.format(**vars(uplink), here=here, there=there, settings=path) for uplink in UPLINKS)

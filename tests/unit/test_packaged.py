@@ -82,7 +82,7 @@ def keys(table, path=()):
         for part in parts:
             if isinstance(part, dict) and len(path) == 0:
                 yield from keys(part, (key,))
-            elif isinstance(part, dict) and path == ("device",):
+            elif isinstance(part, dict) and path in (("device",), ("paths",)):
                 yield from keys(part, (*path, key))
             else:
                 yield key

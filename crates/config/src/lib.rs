@@ -21,6 +21,7 @@
 //! | `names`          | names of instances and interfaces              |
 //! | `nat`            | `[nat]`                                        |
 //! | `paths`          | `[paths]`, `[[path]]`                          |
+//! | `clear_reflector` | `[paths.clear]`                               |
 //! | `srv6`           | `[srv6]`, `[[sid]]`                            |
 //! | `steer`          | `[[steer]]`                                    |
 //! | `security`       | `[security]`                                   |
@@ -38,6 +39,7 @@
 mod applications;
 mod bfd;
 mod check;
+mod clear_reflector;
 mod device;
 mod document;
 mod engine;
@@ -77,6 +79,7 @@ use thiserror::Error;
 
 pub use self::applications::{ApplicationConfig, ApplicationsConfig, built_in, catalogue};
 pub use self::bfd::{BfdConfig, DataPlane};
+pub use self::clear_reflector::ClearReflectorConfig;
 pub use self::device::{BusyBy, DeviceConfig, DeviceKind, PlacementChoice};
 use self::document::Document;
 pub use self::engine::EngineChoice;

@@ -1,13 +1,15 @@
 //! `[paths]` and `[[path]]`: which paths are measured, and who may measure this host.
 
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use super::clear_reflector::ClearReflectorConfig;
 use super::marks::Dscp;
 use super::names::{valid_interface, valid_name};
+use super::prefix::AddressPrefix;
 
 /// `[paths]`: the reflector for probes of others, and what all probes have.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -29,6 +31,8 @@ pub struct PathsConfig {
     pub remove_copies: bool,
     /// How long packets out of copies wait for those before them, in milliseconds; 0: not at all.
     pub copies_wait_ms: u32,
+    /// The reflector for probes that come in clear; none are answered without it.
+    pub clear: Option<ClearReflectorConfig>,
 }
 
 impl Default for PathsConfig {
@@ -42,6 +46,7 @@ impl Default for PathsConfig {
             source_port: 49_862,
             remove_copies: false,
             copies_wait_ms: 50,
+            clear: None,
         }
     }
 }
@@ -64,7 +69,11 @@ pub struct PathConfig {
     /// True if Linux translates what leaves by the uplink (masquerading).
     #[serde(default)]
     pub translated: bool,
-    /// Address of this host that probes come from.
+    /// Prefixes of the addresses that Linux translates to there, beside those of the uplink itself (NPTv6, pools).
+    #[serde(default)]
+    pub translated_to: Vec<AddressPrefix>,
+    /// Address of this host that probes come from; unspecified for the one that the uplink has.
+    #[serde(default = "unspecified")]
     pub source: IpAddr,
     /// Address of the far end.
     pub to: IpAddr,
@@ -121,6 +130,10 @@ pub enum PathMode {
     Stamp,
     /// ICMP echo requests.
     Icmp,
+}
+
+const fn unspecified() -> IpAddr {
+    IpAddr::V4(Ipv4Addr::UNSPECIFIED)
 }
 
 fn best_effort() -> Vec<Dscp> {
@@ -188,7 +201,7 @@ impl PathConfig {
     /// The first of an uplink's keys that cannot be.
     fn wrong_uplink(&self) -> Option<(&'static str, String, &'static str)> {
         let Some(uplink) = &self.uplink else {
-            return match (self.mark, self.translated) {
+            return match (self.mark, self.translated || !self.translated_to.is_empty()) {
                 (0, false) => None,
                 (0, true) => Some(("translated", "true".into(), "false, or a path with an uplink")),
                 (mark, _) => Some(("mark", format!("{mark:#x}"), "0, or a path with an uplink")),
@@ -197,6 +210,10 @@ impl PathConfig {
         if self.tunnel.is_some() {
             let allowed = "either a tunnel, or an uplink whose packets leave in clear";
             return Some(("uplink", uplink.clone(), allowed));
+        }
+        if !self.translated && !self.translated_to.is_empty() {
+            let value = format!("{} prefixes", self.translated_to.len());
+            return Some(("translated_to", value, "none, or translated = true"));
         }
         let allowed = "an interface of 1 to 15 characters";
         (!valid_interface(uplink)).then(|| ("uplink", uplink.clone(), allowed))
@@ -228,13 +245,16 @@ impl PathConfig {
         })
         .or_else(|| self.wrong_uplink())
         .or_else(|| {
-            let allowed = "an address of this host";
-            is_unusable(self.source).then(|| ("source", self.source.to_string(), allowed))
+            let allowed = "an address of this host; a path with an uplink may do without";
+            let is_own = self.uplink.is_some() && self.source.is_unspecified();
+            let is_wrong = is_unusable(self.source) && !is_own;
+            is_wrong.then(|| ("source", self.source.to_string(), allowed))
         })
         .or_else(|| {
+            let is_other = self.to.is_ipv4() != self.source.is_ipv4();
             let is_wrong = is_unusable(self.to)
                 || self.to == self.source
-                || self.to.is_ipv4() != self.source.is_ipv4();
+                || is_other && !self.source.is_unspecified();
             let allowed = "an address of the far end, of the family of source";
             is_wrong.then(|| ("to", self.to.to_string(), allowed))
         })
@@ -381,6 +401,10 @@ pub(super) fn problems(of_all: &PathsConfig, paths: &[PathConfig], around: &Arou
         let allowed = "0 to 500 milliseconds";
         add("paths.copies_wait_ms".into(), of_all.copies_wait_ms.to_string(), allowed);
     }
+    let clear = of_all.clear.iter();
+    for (key, value, allowed) in clear.flat_map(|clear| clear.problems(around.is_beside_kernel)) {
+        add(key, value, &allowed);
+    }
     let last = usize::from(of_all.source_port) + MOST_BETWEEN;
     if of_all.source_port < 1024 || last > 65_536 {
         add("paths.source_port".into(), of_all.source_port.to_string(), "1024 to 65280");
@@ -428,6 +452,16 @@ mod tests {
     }
 
     #[test]
+    fn an_uplink_has_a_source_of_its_own() {
+        for to in ["10.0.0.2", "2001:db8::2"] {
+            let path = PATH.replace("source = \"10.0.0.1\"\n", "").replace("10.0.0.2", to);
+            assert!(parse(&path).unwrap_err().contains("path[0].source"));
+            let config = parse(&format!("{path}uplink = \"wan\"\n")).unwrap();
+            assert!(config.paths[0].source.is_unspecified());
+        }
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_by_its_key() {
         let of = |keys: &str| format!("{PATH}{keys}\n");
         let eighty: String = (0..80)
@@ -449,6 +483,7 @@ mod tests {
             (of("uplink = \"wan\"\nmark = 0x10000001"), "tun.mark"),
             (of("uplink = \"wan\"\nmark = 1\ntranslated = true"), "nat.learn"),
             (format!("source = \"kernel\"\n{}", of("uplink = \"wan\"")), "builtin"),
+            (of("uplink = \"wan\"\ntranslated_to = [\"10.9.0.0/24\"]"), "path[0].translated_to"),
             (of("dscp = []"), "path[0].dscp"),
             (of("dscp = [\"EF\", 46]"), "path[0].dscp"),
             (of("key_file = \"key\""), "path[0].key_file"),

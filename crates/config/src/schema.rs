@@ -24,11 +24,21 @@ fn schema() -> BTreeSet<String> {
     for top in beside(&format!("{NONE} = 1")).expect("unknown keys are errors") {
         let tables = [format!("[{top}]"), format!("[[{top}]]"), format!("[{top}.a]")];
         match tables.iter().find_map(|table| beside(&format!("{table}\n{NONE} = 1"))) {
-            Some(below) => keys.extend(below.iter().map(|key| format!("{top}.{key}"))),
+            Some(below) => below.iter().for_each(|key| add(&mut keys, &format!("{top}.{key}"))),
             None => _ = keys.insert(top),
         }
     }
     keys
+}
+
+/// Adds a key, or those of the table that it is the name of.
+fn add(keys: &mut BTreeSet<String>, key: &str) {
+    // Any name of a device would do.
+    let table = Some(key).filter(|key| !key.starts_with("device."));
+    match table.and_then(|key| beside(&format!("[{key}]\n{NONE} = 1"))) {
+        Some(below) => keys.extend(below.iter().map(|inner| format!("{key}.{inner}"))),
+        None => _ = keys.insert(key.to_owned()),
+    }
 }
 
 /// The words in back quotes.
@@ -36,10 +46,11 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// The name of the table of `[tun]`, `[[port]]`, `[device.nic0]`.
+/// The name of the table of `[tun]`, `[[port]]`, `[paths.clear]`, `[device.nic0]`.
 fn table(heading: &str) -> Option<&str> {
     let inner = heading.strip_prefix('[')?.trim_start_matches('[').split(']').next()?;
-    inner.split('.').next()
+    // Devices have names of their own.
+    Some(if inner.starts_with("device.") { "device" } else { inner })
 }
 
 fn in_table(table: &str, key: &str) -> String {

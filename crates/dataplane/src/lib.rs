@@ -93,7 +93,7 @@ mod worker;
 
 pub use crate::model::{
     Came, Explanation, FIRST_SEGMENTS, FIRST_VLAN_SLOT, Fate, MAX_OVERLAYS, MAX_SEGMENT_ROUTES,
-    NatSays, Now, PolicySays, PortKind, Probe, Step, Way, slots,
+    NatSays, Now, PathBy, PolicySays, PortKind, Probe, Step, Way, slots,
 };
 
 pub use capture::{
@@ -108,7 +108,8 @@ pub use features::bfd::{BfdAsked, BfdChange, BfdRefusals, BfdReports, BfdSession
 pub use features::device::DevicePacket;
 pub use features::look::{Copier, Copies, CopyCounts, CopyReader, NoMore as NoMoreCopies, copies};
 pub use features::paths::{
-    PathReflector, PathReport, PathReports, PathSession, PathSetup, ProbeExit, Probes,
+    ClearReflector, PathReflector, PathReport, PathReports, PathSession, PathSetup, ProbeExit,
+    Probes,
 };
 pub use latency::{BOUNDS_NS, BUCKETS, EVERY, Latency, Times};
 pub use tables::applications::Applications;

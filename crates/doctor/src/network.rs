@@ -15,6 +15,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = forwarding(network);
     let paths = facts.config().map_or(&[][..], |config| &config.paths);
     findings.extend(reverse_path(network, &tun, paths));
+    findings.extend(advertised_routes(network, paths));
     if let Some(trouble) = &network.trouble {
         findings.push(Finding::problem(
             "rules",
@@ -66,6 +67,30 @@ fn forwarding(network: &Network) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Default routes by router advertisements out of uplinks: all traffic follows them, and not that of rules alone.
+fn advertised_routes(network: &Network, paths: &[PathConfig]) -> Vec<Finding> {
+    let uplinks = |name: &str| paths.iter().find(|path| path.uplink.as_deref() == Some(name));
+    let found = network.advertised.iter().filter_map(|name| Some((name, uplinks(name)?)));
+    let findings = found.map(|(name, path)| {
+        Finding::warning(
+            "accept_ra",
+            format!("{name} takes default routes from router advertisements"),
+            format!(
+                "path {} leads out of it in clear. Such a route is one of all traffic, so what no \
+                 policy protects may leave there in place of by the tunnel that your routes lead to",
+                path.name
+            ),
+            format!(
+                "sysctl -w net.ipv6.conf.{}.accept_ra_defrtr=0, and a default route of the path's \
+                 mark (ip -6 route add default via ROUTER dev {name} table TABLE); [guard] \
+                 prefixes keep what must never leave in clear",
+                name.replace('.', "/")
+            ),
+        )
+    });
+    findings.collect()
 }
 
 /// `rp_filter`: only what came in by the best route back to its source.
@@ -275,6 +300,21 @@ mod tests {
         let names_path: Vec<bool> =
             found.iter().map(|one| format!("{one:?}").contains("path direct")).collect();
         assert_eq!(names_path, [true, false], "{found:#?}");
+    }
+
+    #[test]
+    fn a_default_route_by_advertisement_names_the_path_in_clear() {
+        let mut facts = healthy();
+        facts.network.advertised = vec!["wan".into(), "lan".into()];
+        assert!(not_well(check(&facts), "accept_ra").is_empty(), "no path in clear");
+        let text = "[[port]]\ninterface = \"wan\"\n[[port]]\ninterface = \"lan\"\n[[path]]\n\
+                    name = \"direct\"\nuplink = \"wan\"\nto = \"2001:db8::1\"\n";
+        let config = Config::parse(text, Path::new("culvert.toml")).expect("valid");
+        facts.configuration.loaded = Ok(config);
+        let found = not_well(check(&facts), "accept_ra");
+        assert_eq!(found.len(), 1, "{found:#?}");
+        let next = found[0].next.as_ref().expect("a step");
+        assert!(next.contains("net.ipv6.conf.wan.accept_ra_defrtr=0"), "{next}");
     }
 
     #[test]

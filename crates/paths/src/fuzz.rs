@@ -9,14 +9,16 @@ use crate::{Asked, Bounds, Counted, Kind, Labels, Limits, Plan, Prober, Reflecto
 /// A reflector and a session get packets cut out of `bytes`: the first byte of each says its length and to whom.
 ///
 /// # Panics
-/// If a packet is not counted, or a reflection is not as long as its probe.
+/// If a packet is not counted, a reflection is not as long as its probe, or a reflector sends a reflection back.
 pub fn packets(bytes: &[u8]) {
     let keys = || Key::new(&[7; 32]).into_iter().collect::<Vec<_>>();
     let limits = Limits { per_second: 1000, sessions: 4 };
-    let mut reflectors = [Vec::new(), keys()].map(|keys| {
+    let reflectors = [Vec::new(), keys()].map(|keys| {
         let remover = Remover::new(Arc::new(Labels::default()), 77);
         Reflector::new(keys, limits).with_remover(remover)
     });
+    let in_clear = Reflector::in_clear(keys(), Limits { per_second: 3, sessions: 0 });
+    let mut reflectors: Vec<_> = reflectors.into_iter().chain(in_clear).collect();
     let bounds = Bounds { loss_ppm: 1000, delay_ns: Some(1000), jitter_ns: None };
     let (interval_ns, timeout_ns, hold_ns) = (50, 200, 1000);
     let plan = Plan { interval_ns, timeout_ns, misses: 3, window: 8, bounds, hold_ns };
@@ -28,7 +30,7 @@ pub fn packets(bytes: &[u8]) {
     let mut probers = kinds
         .map(|kind| Prober::new(kind, plan, u32::MAX, 0).asking_for_removal(5).counting_packets());
     let from = SocketAddr::from(([192, 0, 2, 1], 49152));
-    let (mut left, mut now_ns, mut out) = (bytes, 0u64, [0; 512]);
+    let (mut left, mut now_ns, mut out) = (bytes, 1u64, [0; 512]);
     while let [head, rest @ ..] = left {
         let (packet, behind) = rest.split_at(rest.len().min(usize::from(*head)));
         left = behind;
@@ -43,6 +45,11 @@ pub fn packets(bytes: &[u8]) {
             let done = reflector.reflect(packet, asked, stay, || Some(counts), &mut out);
             assert!(done.is_none_or(|(len, _)| len == packet.len()));
             assert_ne!(before, reflector.reflections());
+            if let Some((len, _)) = done {
+                let mut back = [0; 512];
+                let reflection = out.get(..len).unwrap_or_default();
+                assert!(reflector.reflect(reflection, asked, stay, || None, &mut back).is_none());
+            }
         }
         for prober in &mut probers {
             if prober.is_due(now_ns) {

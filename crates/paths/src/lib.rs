@@ -56,6 +56,6 @@ pub use judge::{Bounds, Judge, Seen, State};
 pub use labels::{Labels, Removal, Remover, STREAMS};
 pub use prober::{Kind, Plan, Prober, Refusals, Reply, Told};
 pub use recent::{LEAST_LOST, PROBES as RECENT_PROBES};
-pub use reflector::{Asked, Limits, Reflections, Reflector, Stay};
+pub use reflector::{Asked, Limits, Reflections, Reflector, Stay, Unread};
 pub use traffic::{Counted, TrafficLoss};
 pub use window::{Quality, Window};

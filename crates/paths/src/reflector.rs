@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::labels::Remover;
 use crate::stamp::tlv::{self, Class, Numbers};
 use crate::stamp::{
-    Counts, ErrorEstimate, Key, Layout, Malformed, Reflection, TestPacket, Timestamp,
+    Counts, ErrorEstimate, Key, Layout, Malformed, Reflection, TestPacket, Timestamp, received_of,
 };
 
 /// Time in which a session without probes makes room for another one (RFC 8762 §4.3: REFWAIT of RFC 5357, 900 s).
@@ -21,6 +21,13 @@ pub struct Limits {
     pub sessions: usize,
 }
 
+/// HMACs that are checked for each reflection that is allowed, of a reflector in clear: what forged probes cost is bounded,
+/// and a sender with a key has its share among as many forgeries.
+const CHECKS: u32 = 8;
+
+/// A reflection's time of receipt is this near to the present, in seconds. Random padding in its place is not.
+const NEAR_S: u64 = 3600;
+
 /// Reflector of this host.
 #[derive(Debug)]
 pub struct Reflector {
@@ -30,8 +37,9 @@ pub struct Reflector {
     counts: HashMap<(SocketAddr, u16), Count>,
     /// No session is without probes for long enough before, as far as is known.
     used_until_ns: u64,
-    tokens_ns: u64,
-    filled_ns: u64,
+    tokens: Tokens,
+    /// Checks of HMACs, where they are bounded.
+    checks: Option<Tokens>,
     reflections: Reflections,
     remover: Option<Remover>,
 }
@@ -74,30 +82,47 @@ pub struct Reflections {
     pub malformed: u64,
     /// Probes with the HMAC of no key.
     pub unauthentic: u64,
-    /// Probes beyond the limit of a second.
+    /// Probes beyond the limit of a second, and of a reflector in clear those beyond what it checks in a second.
     pub limited: u64,
+    /// Reflections, which somebody sent in the name of their reflector: two reflectors would send them to and fro.
+    pub reflection: u64,
+    /// Probes in clear of senders that are not named.
+    pub unnamed: u64,
+    /// Probes that are longer than what is sent back.
+    pub too_long: u64,
+    /// Probes without a buffer, or a way back, or beyond those that one burst has room for.
+    pub no_room: u64,
     /// Probes sent back whose extensions had a wrong HMAC, or none.
     pub bad_extensions: u64,
     /// Probes sent back without a count of their own, as all places were taken.
     pub uncounted: u64,
 }
 
+/// Reasons for which a probe is refused before it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// Its sender is not named.
+    Unnamed,
+    /// It is longer than what is sent back.
+    TooLong,
+    /// There is no buffer for its reflection, no way back, or no place in the burst.
+    NoRoom,
+}
+
 impl Reflector {
+    /// A reflector for probes in clear: with one of these keys, of which it checks a bounded number in a second. `None` without
+    /// a key, as anybody could have it send then.
+    pub fn in_clear(keys: Vec<Key>, limits: Limits) -> Option<Reflector> {
+        let checks = Some(Tokens::full());
+        (!keys.is_empty()).then(|| Reflector { checks, ..Reflector::new(keys, limits) })
+    }
+
     /// A reflector for probes with one of these keys, or without keys if there are none.
     pub fn new(keys: Vec<Key>, limits: Limits) -> Reflector {
         let counts = HashMap::with_capacity(limits.sessions);
         let reflections = Reflections::default();
-        let (used_until_ns, tokens_ns, filled_ns, remover) = (0, SECOND_NS, 0, None);
-        Reflector {
-            keys,
-            limits,
-            counts,
-            used_until_ns,
-            tokens_ns,
-            filled_ns,
-            reflections,
-            remover,
-        }
+        let (tokens, checks, used_until_ns, remover) = (Tokens::full(), None, 0, None);
+        Reflector { keys, limits, counts, used_until_ns, tokens, checks, reflections, remover }
     }
 
     /// The same, of a host that removes second copies: senders that ask get labels.
@@ -108,6 +133,16 @@ impl Reflector {
     /// The counts so far.
     pub const fn reflections(&self) -> Reflections {
         self.reflections
+    }
+
+    /// Counts a probe that is not read.
+    pub fn refuse(&mut self, reason: Unread) {
+        let Reflections { unnamed, too_long, no_room, .. } = &mut self.reflections;
+        *match reason {
+            Unread::Unnamed => unnamed,
+            Unread::TooLong => too_long,
+            Unread::NoRoom => no_room,
+        } += 1;
     }
 
     /// Writes the reflection of a probe, as long as the probe. Returns its length in bytes, and its DSCP; `None` if
@@ -122,6 +157,11 @@ impl Reflector {
         count: impl FnOnce() -> Option<Counts>,
         out: &mut [u8],
     ) -> Option<(usize, u8)> {
+        let checks_a_second = self.limits.per_second.saturating_mul(CHECKS);
+        if self.checks.as_mut().is_some_and(|it| !it.take(checks_a_second, stay.now_ns)) {
+            self.reflections.limited += 1;
+            return None;
+        }
         let (key, packet) = match self.parse(probe) {
             Ok(parsed) => parsed,
             Err(Malformed::Hmac) => {
@@ -133,7 +173,11 @@ impl Reflector {
                 return None;
             }
         };
-        if !self.take_token(stay.now_ns) {
+        if is_reflection(key.and_then(|at| self.keys.get(at)), probe, stay.received) {
+            self.reflections.reflection += 1;
+            return None;
+        }
+        if !self.tokens.take(self.limits.per_second, stay.now_ns) {
             self.reflections.limited += 1;
             return None;
         }
@@ -180,23 +224,6 @@ impl Reflector {
         Err(Malformed::Hmac)
     }
 
-    /// True if there is a reflection left in this second.
-    fn take_token(&mut self, now_ns: u64) -> bool {
-        let since_ns = now_ns.saturating_sub(self.filled_ns);
-        self.filled_ns = now_ns.max(self.filled_ns);
-        self.tokens_ns = self.tokens_ns.saturating_add(since_ns).min(SECOND_NS);
-        let Some(price_ns) = SECOND_NS.checked_div(self.limits.per_second.into()) else {
-            return false;
-        };
-        match self.tokens_ns.checked_sub(price_ns) {
-            Some(left_ns) => {
-                self.tokens_ns = left_ns;
-                true
-            }
-            None => false,
-        }
-    }
-
     /// Number of a reflection: one more for each of a session, or the probe's.
     fn number(&mut self, from: SocketAddr, packet: &TestPacket, now_ns: u64) -> u32 {
         if self.limits.sessions == 0 {
@@ -221,6 +248,40 @@ impl Reflector {
         }
         self.counts.insert(session, Count { next: 1, last_ns: now_ns });
         0
+    }
+}
+
+/// True for a reflection, which says when it was received; a sender leaves that empty (RFC 8762 §4.2). Neither port nor address
+/// is under the HMAC, so anybody on the way may send one on to another reflector with the same key. Without a key senders of
+/// TWAMP-light may have random padding there.
+fn is_reflection(key: Option<&Key>, probe: &[u8], now: Timestamp) -> bool {
+    let received = received_of(key, probe);
+    let apart = (received.0 >> 32).abs_diff(now.0 >> 32);
+    received != Timestamp(0) && (key.is_some() || apart <= NEAR_S)
+}
+
+/// Tokens of a second, in nanoseconds of it.
+#[derive(Debug)]
+struct Tokens {
+    left_ns: u64,
+    filled_ns: u64,
+}
+
+impl Tokens {
+    const fn full() -> Tokens {
+        Tokens { left_ns: SECOND_NS, filled_ns: 0 }
+    }
+
+    /// Takes one of so many a second; false if there is none left.
+    fn take(&mut self, per_second: u32, now_ns: u64) -> bool {
+        let since_ns = now_ns.saturating_sub(self.filled_ns);
+        self.filled_ns = now_ns.max(self.filled_ns);
+        self.left_ns = self.left_ns.saturating_add(since_ns).min(SECOND_NS);
+        let left_ns = SECOND_NS
+            .checked_div(per_second.into())
+            .and_then(|price_ns| self.left_ns.checked_sub(price_ns));
+        self.left_ns = left_ns.unwrap_or(self.left_ns);
+        left_ns.is_some()
     }
 }
 
@@ -331,5 +392,54 @@ mod tests {
         assert_eq!(keyed.reflections().bad_extensions, 1);
         assert_eq!(reflected(&mut reflector, &[0; 43], 1, 0), None);
         assert_eq!(reflector.reflections().malformed, 1);
+    }
+    #[test]
+    fn in_clear_there_is_none_without_a_key() {
+        assert!(Reflector::in_clear(Vec::new(), LIMITS).is_none());
+        let key = Key::new(&[7; 32]).expect("a key");
+        let mut keyed = Reflector::in_clear(vec![key.clone()], LIMITS).expect("one");
+        assert_eq!(reflected(&mut keyed, &probe(1, None), 1, 0), None);
+        let out = reflected(&mut keyed, &probe(1, Some(&key)), 1, 0).expect("a reflection");
+        assert_eq!(out.len(), probe(1, Some(&key)).len(), "no more than came");
+        keyed.refuse(Unread::Unnamed);
+        keyed.refuse(Unread::TooLong);
+        keyed.refuse(Unread::TooLong);
+        keyed.refuse(Unread::NoRoom);
+        let seen = keyed.reflections();
+        assert_eq!((seen.reflected, seen.malformed), (1, 1));
+        assert_eq!((seen.unnamed, seen.too_long, seen.no_room), (1, 2, 1));
+    }
+
+    #[test]
+    fn forged_probes_in_clear_leave_a_share_for_those_with_a_key() {
+        let key = Key::new(&[7; 32]).expect("a key");
+        let limits = Limits { per_second: 10, sessions: 0 };
+        let mut keyed = Reflector::in_clear(vec![key.clone()], limits).expect("one");
+        let forged = [0; 112];
+        for _ in 0..500 {
+            assert_eq!(reflected(&mut keyed, &forged, 1, 0), None);
+        }
+        let seen = keyed.reflections();
+        assert_eq!((seen.unauthentic, seen.limited), (80, 420), "no more HMACs than that");
+        assert_eq!(reflected(&mut keyed, &probe(1, Some(&key)), 1, 0), None);
+        // Forgeries take tokens of checks alone.
+        assert!(reflected(&mut keyed, &probe(1, Some(&key)), 1, SECOND_NS / 80).is_some());
+    }
+
+    #[test]
+    fn a_reflection_is_not_sent_back() {
+        let key = Key::new(&[7; 32]).expect("a key");
+        for keys in [vec![], vec![key]] {
+            let [mut one, mut other] = [0; 2].map(|_| Reflector::new(keys.clone(), LIMITS));
+            let probe = probe(1, keys.first());
+            let out = reflected(&mut one, &probe, 862, 0).expect("a reflection");
+            assert_eq!(reflected(&mut other, &out, 862, 0), None, "to and fro without an end");
+            assert_eq!(other.reflections().reflection, 1);
+            // A sender of TWAMP-light may have padding there.
+            let mut padded = probe;
+            padded[16..44].fill(0xa5);
+            let is_open = keys.is_empty();
+            assert_eq!(reflected(&mut other, &padded, 1, 0).is_some(), is_open);
+        }
     }
 }

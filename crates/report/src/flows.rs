@@ -62,7 +62,7 @@ pub struct Flow {
     /// The application of the flow, where it is known.
     #[serde(default)]
     pub application: Option<String>,
-    /// The path (`[[path]]`) that routes and rules choose at present for its packets, of a flow that leaves by one.
+    /// The path (`[[path]]`) that its last packet was sent by, of a flow that leaves by one.
     #[serde(default)]
     pub path: Option<String>,
     /// Packets of the interval.

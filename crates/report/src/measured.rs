@@ -12,6 +12,9 @@ pub struct MeasuredPaths {
     pub paths: Vec<MeasuredPath>,
     /// Reflector for the probes of others. `None` without one.
     pub reflector: Option<ReflectorCounts>,
+    /// Reflector for the probes of others that come in clear. `None` without one.
+    #[serde(default)]
+    pub clear_reflector: Option<ReflectorCounts>,
 }
 
 /// A path in one class.

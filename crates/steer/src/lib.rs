@@ -74,7 +74,6 @@
 
 #![deny(unsafe_code)]
 
-mod again;
 mod attach;
 pub mod back;
 mod classifier;

@@ -19,7 +19,7 @@ impl Names {
     }
 
     /// Time of the workers' clock, so long after the look-up began.
-    pub fn at_ns(&self, after: Duration) -> u64 {
+    fn at_ns(&self, after: Duration) -> u64 {
         self.now_ns + after.as_nanos() as u64
     }
 

@@ -7,13 +7,14 @@ mod port_places;
 mod reload_tests;
 mod rows;
 mod rules;
+mod sources;
 mod states;
 #[cfg(test)]
 mod tests;
 mod uplinks;
 
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,8 +23,8 @@ use apps::AppId;
 use config::{PathConfig, PathMode, PathsConfig, SteerConfig};
 
 use dataplane::{
-    CopyRemoval, PathEnds, PathReflector, PathReport, PathSession, PathSetup, PathState, ProbeExit,
-    Probes, Steering,
+    ClearReflector, CopyRemoval, PathEnds, PathReflector, PathReport, PathSession, PathSetup,
+    PathState, ProbeExit, Probes, Steering,
 };
 use esp::IvSource;
 use mirror::Snapshot;
@@ -48,6 +49,8 @@ const COUNTED_SESSIONS: usize = 4096;
 pub struct Paths {
     options: PathsConfig,
     configured: Vec<PathConfig>,
+    /// Their sources at present, of those that have one.
+    sources: Vec<Option<IpAddr>>,
     /// Keys by their files.
     keys: HashMap<PathBuf, Key>,
     /// In the order of the configuration.
@@ -59,6 +62,7 @@ pub struct Paths {
     /// Packets that the worker that measures is given.
     ends: Arc<PathEnds>,
     reflector: Option<u32>,
+    clear_reflector: Option<u32>,
     next_id: u32,
     random: Option<IvSource>,
     /// How probes leave, as the worker was told, by session. `None`: it is to be told anew.
@@ -119,13 +123,14 @@ impl Paths {
     ) -> Result<(), String> {
         self.own_mark = own_mark;
         let files = configured.iter().filter_map(|path| path.key_file.as_ref());
+        let in_clear = options.clear.iter().flat_map(|clear| &clear.key_files);
         let files = files.chain(options.key_files.iter().filter(|_| options.reflector));
         let mut keys: HashMap<PathBuf, Key> = HashMap::new();
-        for file in files {
+        for file in files.chain(in_clear) {
             let key = read_key(file).map_err(|error| format!("{}: {error}", file.display()))?;
             keys.insert(file.clone(), key);
         }
-        let is_used = !configured.is_empty() || options.reflector;
+        let is_used = !configured.is_empty() || options.reflector || options.clear.is_some();
         if is_used && self.random.is_none() {
             let random = IvSource::new().map_err(|error| format!("no random numbers: {error}"))?;
             self.random = Some(random);
@@ -200,9 +205,26 @@ impl Paths {
                 Some(self.next_id)
             }
         };
+        self.clear_reflector = match (self.clear_reflector, &options.clear) {
+            (_, None) => None,
+            (Some(id), Some(clear))
+                if *options == self.options
+                    && self.configured == configured
+                    && clear.key_files.iter().all(|file| self.keys.get(file) == keys.get(file)) =>
+            {
+                Some(id)
+            }
+            _ => {
+                self.next_id += 1;
+                Some(self.next_id)
+            }
+        };
         self.keys = keys;
         self.options = options.clone();
         self.configured = configured.to_vec();
+        let sources = configured.iter().map(|path| path.source);
+        self.sources =
+            sources.map(|addr| Some(addr).filter(|addr| !addr.is_unspecified())).collect();
         self.told = None;
         self.ends = Arc::new(self.all_ends());
         self.selection.follow(steers, configured, own_mark);
@@ -224,9 +246,13 @@ impl Paths {
             }),
             ..PathEnds::default()
         };
+        let addresses = self.options.clear.iter().flat_map(|clear| &clear.at);
+        let reflectors = addresses.map(|at| SocketAddr::new(*at, self.options.port));
+        ends.clear.reflectors = reflectors.collect();
         for session in &self.sessions {
             let Some(path) = self.configured.get(session.path) else { continue };
-            let PathConfig { source, to, .. } = path;
+            let PathConfig { to, .. } = path;
+            let Some(source) = self.source(session.path) else { continue };
             let (stamps, echoes) = match path.uplink {
                 Some(_) => (&mut ends.clear.sessions, &mut ends.clear.echoes),
                 None => (&mut ends.sessions, &mut ends.echoes),
@@ -234,10 +260,10 @@ impl Paths {
             match session.probes {
                 Probes::Stamp { local, far } => {
                     let far = SocketAddr::new(*to, far);
-                    stamps.insert((SocketAddr::new(*source, local), far));
+                    stamps.insert((SocketAddr::new(source, local), far));
                 }
                 Probes::Echo(_) => {
-                    echoes.insert((*source, *to));
+                    echoes.insert((source, *to));
                 }
             }
         }
@@ -258,7 +284,8 @@ impl Paths {
             return;
         }
         // Nothing is measured, and nothing was.
-        let is_empty = self.sessions.is_empty() && self.reflector.is_none();
+        let has_reflector = self.reflector.is_some() || self.clear_reflector.is_some();
+        let is_empty = self.sessions.is_empty() && !has_reflector;
         if is_empty && self.next_id == 0 {
             self.told = Some(exits);
             return;
@@ -279,8 +306,25 @@ impl Paths {
             }
             PathReflector { id, port: options.port, reflector }
         });
-        workers.measure(PathSetup { sessions, reflector });
+        workers.measure(PathSetup { sessions, reflector, clear: self.in_clear() });
         self.told = Some(exits);
+    }
+
+    /// The reflector for probes that come in clear.
+    fn in_clear(&self) -> Option<ClearReflector> {
+        let (id, clear) = (self.clear_reflector?, self.options.clear.as_ref()?);
+        let keys = clear.key_files.iter().filter_map(|file| self.keys.get(file).cloned());
+        let limits = Limits { per_second: clear.per_second, sessions: 0 };
+        let uplinks = self.configured.iter().zip(&self.sources);
+        let uplinks = uplinks.filter(|(path, _)| path.uplink.is_some());
+        let marks =
+            uplinks.filter_map(|(path, at)| Some(((*at)?, routing_mark(path, self.own_mark))));
+        Some(ClearReflector {
+            id,
+            senders: clear.from.iter().map(|prefix| prefix.0).collect(),
+            marks: marks.collect(),
+            reflector: Reflector::in_clear(keys.collect(), limits)?,
+        })
     }
 
     /// When paths are to be judged again; `None` without rules.
@@ -404,11 +448,18 @@ impl Paths {
         match (&path.uplink, &path.tunnel) {
             (Some(uplink), _) => {
                 let mark = routing_mark(path, self.own_mark);
-                ProbeExit::Uplink { ifindex: index(uplink), mark }
+                // Without an address there is no probe.
+                let ifindex = self.source(session.path).map_or(NO_INTERFACE, |_| index(uplink));
+                ProbeExit::Uplink { ifindex, mark }
             }
             (None, Some(tunnel)) => ProbeExit::Tunnel(index(tunnel)),
             (None, None) => ProbeExit::Tunnel(0),
         }
+    }
+
+    /// Address that a path's probes come from, by the path's place. `None` while its uplink has none.
+    fn source(&self, path: usize) -> Option<IpAddr> {
+        *self.sources.get(path)?
     }
 
     fn session(&self, session: &Session, exit: ProbeExit, now_ns: u64) -> Option<PathSession> {
@@ -434,7 +485,7 @@ impl Paths {
         }
         Some(PathSession {
             id: session.id,
-            local: path.source,
+            local: self.source(session.path).unwrap_or(path.source),
             far: path.to,
             probes: session.probes,
             dscp: session.dscp,

@@ -15,13 +15,14 @@ use crate::workers::set::Workers;
 impl Paths {
     /// Everything that is measured, asked of the worker.
     pub fn rows(&self, now: Now, workers: &Workers) -> MeasuredPaths {
-        let (mut reports, mut reflections) = (BTreeMap::new(), None);
+        let (mut reports, mut reflections, mut clear) = (BTreeMap::new(), None, None);
         let mut from = 0;
         // As many as it tells at once, until there are no more, or it is late.
-        while let Some(PathReports { sessions, left, reflections: counts }) = workers.measured(from)
+        while let Some(PathReports { sessions, left, reflections: counts, in_clear }) =
+            workers.measured(from)
         {
             from += sessions.len();
-            reflections = counts;
+            (reflections, clear) = (counts, in_clear);
             let is_done = left == 0 || sessions.is_empty();
             reports.extend(sessions.into_iter().map(|report| (report.id, report)));
             if is_done {
@@ -33,18 +34,8 @@ impl Paths {
             paths: rows
                 .filter_map(|session| self.row(now, session, reports.get(&session.id)))
                 .collect(),
-            reflector: self.reflector.map(|_| {
-                let counts: Reflections = reflections.unwrap_or_default();
-                let refused = [
-                    ("malformed", counts.malformed),
-                    ("unauthentic", counts.unauthentic),
-                    ("limited", counts.limited),
-                    ("bad-extensions", counts.bad_extensions),
-                    ("uncounted", counts.uncounted),
-                ];
-                let (port, reflected) = (self.options.port, counts.reflected);
-                ReflectorCounts { port, reflected, refused: occurred(refused) }
-            }),
+            reflector: self.reflector.map(|_| reflected(self.options.port, reflections)),
+            clear_reflector: self.clear_reflector.map(|_| reflected(self.options.port, clear)),
         }
     }
 
@@ -60,7 +51,7 @@ impl Paths {
             name: path.name.clone(),
             tunnel: path.tunnel.clone(),
             uplink: path.uplink.clone(),
-            source: Some(path.source),
+            source: self.source(session.path),
             to: Some(path.to),
             mode: match path.mode {
                 PathMode::Stamp => "stamp".into(),
@@ -93,6 +84,34 @@ impl Paths {
 fn traffic(loss: paths::TrafficLoss) -> TrafficLoss {
     let loss_percent = f64::from(loss.ppm()) / 10_000.0;
     TrafficLoss { sent: loss.sent, lost: loss.lost, loss_percent }
+}
+
+/// Counts of a reflector; nothing if the worker has not told of it.
+fn reflected(port: u16, counts: Option<Reflections>) -> ReflectorCounts {
+    let Reflections {
+        reflected,
+        malformed,
+        unauthentic,
+        limited,
+        reflection,
+        unnamed,
+        too_long,
+        no_room,
+        bad_extensions,
+        uncounted,
+    } = counts.unwrap_or_default();
+    let refused = occurred([
+        ("malformed", malformed),
+        ("unauthentic", unauthentic),
+        ("limited", limited),
+        ("reflection", reflection),
+        ("unnamed", unnamed),
+        ("too-long", too_long),
+        ("no-room", no_room),
+        ("bad-extensions", bad_extensions),
+        ("uncounted", uncounted),
+    ]);
+    ReflectorCounts { port, reflected, refused }
 }
 
 fn refused(refusals: &Refusals) -> BTreeMap<String, u64> {

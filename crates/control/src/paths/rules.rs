@@ -12,6 +12,7 @@ use mirror::Snapshot;
 use selection::{Quality, Selector, Standing};
 
 use super::copies::{AllStreams, Refused, Second, Told, parity, replication, second};
+use super::sources::source_of;
 
 /// An index that no interface has.
 pub(super) const NO_INTERFACE: u32 = u32::MAX;
@@ -236,14 +237,18 @@ fn places_of(paths: &[PathConfig]) -> HashMap<&str, u16> {
 fn exit(snapshot: &Snapshot, path: &PathConfig, own_mark: u32) -> Option<PathExit> {
     let interface = path.tunnel.as_deref().or(path.uplink.as_deref())?;
     let link = snapshot.link_by_name(interface).filter(|link| link.up)?;
-    let clear = path.uplink.is_some().then(|| {
-        let addresses = snapshot.addresses_of(link.index).map(|address| address.addr);
-        ClearExit {
-            mark: routing_mark(path, own_mark),
-            addresses: core::iter::once(path.source).chain(addresses).collect(),
-            is_translated: path.translated,
+    let clear = match path.uplink {
+        Some(_) => {
+            let addresses = snapshot.addresses_of(link.index).map(|address| address.addr);
+            Some(ClearExit {
+                mark: routing_mark(path, own_mark),
+                addresses: core::iter::once(source_of(path, snapshot)?).chain(addresses).collect(),
+                prefixes: path.translated_to.iter().map(|prefix| prefix.0).collect(),
+                is_translated: path.translated,
+            })
         }
-    });
+        None => None,
+    };
     Some(PathExit { name: Arc::from(path.name.as_str()), ifindex: link.index, clear })
 }
 

@@ -1,19 +1,23 @@
 //! Uplinks whose packets leave in clear: what ports take for them, and the marks that Linux gets.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use mirror::{Route, RouteKind, Snapshot};
 use steer::Prefix;
 
 use super::Paths;
 use super::rules::routing_mark;
+use super::sources::source_of;
 
 impl Paths {
-    /// Destinations that ports take for uplinks: the addresses that replies to probes go to and, with rules, those that the
-    /// routes lead to an uplink.
+    /// Destinations that ports take for uplinks: the addresses that replies to probes go to, and probes in clear, and, with
+    /// rules, those that the routes lead to an uplink.
     pub fn taken(&self, snapshot: &Snapshot) -> Vec<Prefix> {
         let uplinks = self.configured.iter().filter(|path| path.uplink.is_some());
-        let sources: BTreeSet<_> = uplinks.map(|path| path.source).collect();
+        let uplinks = uplinks.filter_map(|path| source_of(path, snapshot));
+        let answering = self.options.clear.iter().flat_map(|clear| &clear.at).copied();
+        let sources: BTreeSet<_> = uplinks.chain(answering).collect();
         let hosts = sources.into_iter().filter_map(|addr| {
             let len = if addr.is_ipv4() { 32 } else { 128 };
             Prefix::new(addr, len)
@@ -32,6 +36,17 @@ impl Paths {
                 .collect(),
         };
         hosts.chain(routed.into_iter().filter_map(|(addr, len)| Prefix::new(addr, len))).collect()
+    }
+
+    /// Follows the addresses of uplinks that paths without a source have, as they change.
+    pub fn follow_addresses(&mut self, snapshot: &Snapshot) {
+        let sources = self.configured.iter().map(|path| source_of(path, snapshot));
+        let sources: Vec<_> = sources.collect();
+        if sources != self.sources {
+            self.sources = sources;
+            self.told = None;
+            self.ends = Arc::new(self.all_ends());
+        }
     }
 
     /// True if ports take other destinations once a route has changed.

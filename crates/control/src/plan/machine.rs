@@ -128,7 +128,12 @@ fn lacking_keys(config: &Config) -> Vec<(String, String, String)> {
     let options = &config.path_options;
     let of_reflector = options.key_files.iter().enumerate().filter(|_| options.reflector);
     let of_reflector = of_reflector.map(|(at, file)| (format!("paths.key_files[{at}]"), file));
-    let named = of_paths.chain(of_reflector).filter(|_| rustix::process::geteuid().is_root());
+    let in_clear = options.clear.iter().flat_map(|clear| clear.key_files.iter().enumerate());
+    let in_clear = in_clear.map(|(at, file)| (format!("paths.clear.key_files[{at}]"), file));
+    let named = of_paths
+        .chain(of_reflector)
+        .chain(in_clear)
+        .filter(|_| rustix::process::geteuid().is_root());
     let wrong = named.filter_map(|(key, file)| {
         let error = read_key(file).err()?;
         Some((key, file.display().to_string(), error.to_string()))

@@ -108,7 +108,9 @@ fn steps(
     };
     let (from, to) = (of_paths(before), of_paths(wanted));
     // Files may have other keys than before.
-    let has_keys = !to.0.key_files.is_empty() || to.1.iter().any(|path| path.key_file.is_some());
+    let has_keys = !to.0.key_files.is_empty()
+        || to.0.clear.is_some()
+        || to.1.iter().any(|path| path.key_file.is_some());
     let has_changed = from != to || has_keys;
     steps.extend(has_changed.then_some(Step::Paths(Change { from, to })));
     steps.extend(missing(&wanted.ports, &kept).map(Step::OpenPort));

@@ -28,6 +28,7 @@ impl Crew {
         let applications = self.recognition.follow(of, &self.workers, confinement);
         // Limits may name applications.
         let rate_rules = self.rate_rules(&config.limits, snapshot);
+        self.paths.follow_addresses(snapshot);
         let (path_ends, takes_bfd) = (self.paths.ends(), self.bfd.has_sessions());
         let topology = Topology {
             clamps_mss,

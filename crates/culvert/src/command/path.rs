@@ -5,7 +5,7 @@ use std::error::Error;
 
 use report::client::ask;
 use report::units::si;
-use report::{MeasuredPath, MeasuredPaths, Request, TrafficLoss};
+use report::{MeasuredPath, MeasuredPaths, ReflectorCounts, Request, TrafficLoss};
 
 use crate::cli::PathArgs;
 use crate::table::table;
@@ -18,7 +18,7 @@ pub fn path(name: &str, json: bool, args: &PathArgs) -> Result<String, Box<dyn E
     let mut measured: MeasuredPaths = ask(name, Request::Path)?;
     if let Some(wanted) = &args.path {
         measured.paths.retain(|path| path.name == *wanted);
-        measured.reflector = None;
+        (measured.reflector, measured.clear_reflector) = (None, None);
         if measured.paths.is_empty() {
             return Err(format!("{wanted}: no such path; culvert path lists them").into());
         }
@@ -55,18 +55,26 @@ fn text(measured: &MeasuredPaths) -> String {
             parts.push(refused.join("\n"));
         }
     }
-    if let Some(reflector) = &measured.reflector {
-        let mut line =
-            format!("reflector: port {}, {} sent back", reflector.port, reflector.reflected);
-        if !reflector.refused.is_empty() {
-            line += &format!("; {}", counts(&reflector.refused));
-        }
-        parts.push(line);
+    let reflectors = [("", &measured.reflector), (" in clear", &measured.clear_reflector)];
+    let reflectors = reflectors.map(|(kind, counts)| Some(reflector(kind, counts.as_ref()?)));
+    let reflectors: Vec<_> = reflectors.into_iter().flatten().collect();
+    if !reflectors.is_empty() {
+        parts.push(reflectors.join("\n"));
     }
     match parts.is_empty() {
         true => "no paths; [[path]] of the configuration names them".into(),
         false => parts.join("\n\n"),
     }
+}
+
+/// A reflector's line.
+fn reflector(kind: &str, counted: &ReflectorCounts) -> String {
+    let ReflectorCounts { port, reflected, refused } = counted;
+    let mut line = format!("reflector{kind}: port {port}, {reflected} sent back");
+    if !refused.is_empty() {
+        line += &format!("; {}", counts(refused));
+    }
+    line
 }
 
 fn row(path: &MeasuredPath) -> Vec<String> {
@@ -123,8 +131,6 @@ fn counts(of: &BTreeMap<String, u64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use report::ReflectorCounts;
-
     use super::*;
 
     fn measured() -> MeasuredPaths {
@@ -154,7 +160,9 @@ mod tests {
         };
         let refused = [("unauthentic".to_owned(), 7)].into();
         let reflector = Some(ReflectorCounts { port: 862, reflected: 12, refused });
-        MeasuredPaths { paths: vec![path, seen], reflector }
+        let refused = [("unnamed".to_owned(), 3)].into();
+        let clear_reflector = Some(ReflectorCounts { port: 862, reflected: 5, refused });
+        MeasuredPaths { paths: vec![path, seen], reflector, clear_reflector }
     }
 
     #[test]
@@ -168,7 +176,8 @@ mod tests {
             "lte 46 degraded 0 s 5.0 % 5.2 / 0.0 % 31.25 ms 60.50 ms 4.00 ms 500010 0 0 stamp, key, 50 ms"
         );
         assert!(text.contains("\nlte (dscp 46): late 2\n"), "{text}");
-        assert!(text.ends_with("reflector: port 862, 12 sent back; unauthentic 7"), "{text}");
+        let end = "reflector: port 862, 12 sent back; unauthentic 7\nreflector in clear: port 862, 5 sent back; unnamed 3";
+        assert!(text.ends_with(end), "{text}");
         assert!(super::text(&MeasuredPaths::default()).contains("[[path]]"));
     }
 }

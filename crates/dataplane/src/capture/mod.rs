@@ -29,7 +29,7 @@ pub use recorder::{Gone, Recorder, TapConfig, TapReader, tap};
 use crate::crypt::{Exit, Opens, Seals};
 use crate::model::{Explanation, Handed, Meta, Now, Source};
 use crate::view::View;
-use recorder::{Coming, bytes_of, policy_of};
+use recorder::{Coming, bytes_of, path_of, policy_of};
 
 /// Taps that a worker has at a time at most.
 pub const MAX_TAPS: usize = 4;
@@ -105,8 +105,8 @@ impl Taps {
                 frame: packet.frame.index(),
                 bytes: packet.data(),
             });
-            if let (Some(record), true) = (record, explains) {
-                record.explanation = explanation.map(Box::new);
+            if let Some(record) = record {
+                note(record, explanation, explains);
             }
         }
     }
@@ -170,8 +170,8 @@ impl Taps {
                 frame,
                 bytes: packet.data(),
             });
-            if let (Some(record), true) = (record, explains) {
-                record.explanation = explanation.map(Box::new);
+            if let Some(record) = record {
+                note(record, explanation, explains);
             }
         }
     }
@@ -352,6 +352,14 @@ impl Taps {
         for tap in &mut self.all {
             tap.settle(packet.frame.index(), Verdict::Cut);
         }
+    }
+}
+
+/// Notes what was decided about a packet when it came; all of it for a trace.
+fn note(record: &mut Record, explanation: Option<Explanation>, explains: bool) {
+    record.path = explanation.as_ref().and_then(path_of).cloned();
+    if explains {
+        record.explanation = explanation.map(Box::new);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Records of packets, as a tap makes them.
 
+use std::sync::Arc;
+
 use crate::model::Explanation;
 use outcome::DropReason;
 use policy::{SaEntry, SaId};
@@ -92,6 +94,8 @@ pub struct Record {
     pub sa: Option<OfSa>,
     /// The index of the policy that decided about it, as far as one did and it is known.
     pub policy: Option<u32>,
+    /// Name of the path that it leaves by, as decided when it came.
+    pub path: Option<Arc<str>>,
     /// Fate of the packet.
     pub verdict: Verdict,
     /// The worker that had it.

@@ -18,7 +18,7 @@ use wire::{Span, Summary};
 
 use super::filter::Filter;
 use super::record::{Buffer, OfSa, Place, Record, Verdict};
-use crate::model::{Explanation, Now};
+use crate::model::{Explanation, Now, Step};
 
 /// Filter and limits of a capture.
 #[derive(Clone, Debug)]
@@ -227,6 +227,7 @@ impl Recorder {
             len: bytes.len() as u32,
             sa,
             policy,
+            path: None,
             verdict: Verdict::Held,
             worker: self.worker,
             explanation: None,
@@ -387,7 +388,16 @@ pub(super) fn bytes_of(packet: &Packet, span: Span) -> &[u8] {
 /// The policy that decided last.
 pub(super) fn policy_of(explanation: &Explanation) -> Option<u32> {
     explanation.steps.iter().rev().find_map(|step| match step {
-        crate::model::Step::Policy { index, .. } => *index,
+        Step::Policy { index, .. } => *index,
         _ => None,
     })
+}
+
+/// Name of the path that was chosen last.
+pub(super) fn path_of(explanation: &Explanation) -> Option<&Arc<str>> {
+    let chosen = explanation.steps.iter().rev().find_map(|step| match step {
+        Step::Path { path, .. } => Some(path),
+        _ => None,
+    });
+    chosen.and_then(Option::as_ref)
 }

@@ -47,7 +47,7 @@ pub use places::{FIRST_SEGMENTS, FIRST_VLAN_SLOT, MAX_OVERLAYS, MAX_SEGMENT_ROUT
 pub(crate) use prefetch::{AGAIN, SOON, prefetch_headers};
 pub(crate) use reach::{DEVICES_HOME, Reach};
 pub(crate) use step::Notes;
-pub use step::{NatSays, PolicySays, Step, Way};
+pub use step::{NatSays, PathBy, PolicySays, Step, Way};
 pub(crate) use time::Clock;
 pub use time::Now;
 pub(crate) use turn::{Turn, TurnHolder};

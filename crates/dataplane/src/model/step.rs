@@ -45,11 +45,11 @@ pub enum Step {
         /// Answer of the routes.
         to: Way,
     },
-    /// The path that a rule has chosen among those that the routes allow.
+    /// The path among those that the routes allow.
     Path {
-        /// Name of the rule.
-        rule: Arc<str>,
-        /// Name of the path. `None`: no path is good, and the rule stops the packet.
+        /// Who has chosen it.
+        by: PathBy,
+        /// Name of the path. `None`: no path is good, and a rule stops the packet.
         path: Option<Arc<str>>,
     },
     /// A second copy goes by another path.
@@ -217,4 +217,15 @@ impl Step {
     pub(crate) fn size(h: &Headers, protected: Option<usize>, mtu: usize) -> Step {
         Step::Size { len: h.total_len.into(), protected, mtu }
     }
+}
+
+/// Who chooses the path of a packet that the routes lead to one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathBy {
+    /// The rule of this name.
+    Rule(Arc<str>),
+    /// Linux's translation of the packet's connection, which stays with the uplink whose address it has.
+    Translation,
+    /// The routes, as no rule is about the packet, or as its path takes none like it.
+    Routes,
 }

@@ -7,7 +7,7 @@ use wire::{Family, ipv6};
 use super::leave::leave_to_linux;
 use super::mss::{clamps_mss, longest_back, mss_of_syn};
 use super::overlays::{for_linuxs_overlay, leads_to_overlay};
-use super::route::{is_steered_to_port, next_hop, onto, way_onward};
+use super::route::{is_steered_to_port, next_hop, onto, tell_path, way_onward};
 use super::segments::{leads_to_segments, whole_frame};
 use super::{Decision, Question, Route};
 use crate::model::{
@@ -28,6 +28,7 @@ pub(super) fn clear<N: Notes>(question: &mut Question<'_, N>, origin: Origin) ->
         Origin::Port { .. } if leads_to_overlay(question, origin) => forward(question, origin),
         // Culvert has taken it only to ask the policy database: it is Linux's.
         Origin::Port { ifindex, is_barred, .. } => {
+            tell_path(question, origin);
             let draft = leave_to_linux(question, ifindex, is_barred);
             Decision::Go(for_linuxs_overlay(question, origin, draft))
         }

@@ -6,6 +6,7 @@ use core::net::IpAddr;
 use forward::IcmpCause;
 use outcome::DropReason;
 use policy::{PolicyCounters, PolicyEntry, SaBundle, SaHandle, Stamp};
+use std::sync::Arc;
 use wire::Headers;
 
 use crate::flows::plan::{MAX_POLICIES, Plan, Stamps};
@@ -81,6 +82,8 @@ pub(crate) struct SaWait {
 pub(crate) struct PolicyAnswers {
     counters: ArrayVec<PolicyCounters, MAX_POLICIES>,
     stamps: Stamps,
+    /// Name of the path that was chosen.
+    path: Option<Arc<str>>,
     /// There were more questions than a plan can keep.
     has_overflown: bool,
 }
@@ -102,6 +105,16 @@ impl PolicyAnswers {
     /// The plan hangs on the answers of these rules of path selection.
     pub(super) fn note_steering(&mut self, stamp: SteerStamp) {
         self.stamps.steered = stamp;
+    }
+
+    /// The packet takes this path, or none.
+    pub(super) fn note_path(&mut self, path: Option<Arc<str>>) {
+        self.path = path;
+    }
+
+    /// Name of the path that the packets of the flow take.
+    pub(crate) fn path(&self) -> Option<&Arc<str>> {
+        self.path.as_ref()
     }
 
     /// Counts the packet with the policies that decided about it.
@@ -126,7 +139,7 @@ impl PolicyAnswers {
 
     /// Makes the flow's plan of the answers, if a plan can keep all of them.
     pub(crate) fn take_plan(&mut self, action: Action) -> Option<(Plan, Stamps)> {
-        let PolicyAnswers { counters, stamps, has_overflown } = self;
+        let PolicyAnswers { counters, stamps, has_overflown, .. } = self;
         if matches!(action, Action::HandOver { .. }) {
             // Counted where the packet goes.
             counters.clear();

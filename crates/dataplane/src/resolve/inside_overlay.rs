@@ -6,6 +6,7 @@ use policy::{Direction, Flow, Marks};
 use super::arrival::note_local;
 use super::bfd::of_bfd;
 use super::overlays::of_overlays;
+use super::paths::measured_in_clear;
 use super::translate::go_on;
 use super::{Decision, Question};
 use crate::model::{Action, Draft, Gather, LinuxWay, Notes, Origin, Step};
@@ -49,7 +50,8 @@ pub(super) fn inside_overlay<N: Notes>(
     let linux = Decision::Go(Draft::of_flow(Action::ToLinux(LinuxWay::Private)));
     if is_local {
         note_local(question);
-        return of_bfd(question, of_overlays(question, linux));
+        let linux = measured_in_clear(question, of_overlays(question, linux));
+        return of_bfd(question, linux);
     }
     let origin = Origin::Stepped { index, mark, protected, ifindex };
     go_on(question, origin, |_| linux)

@@ -1,5 +1,7 @@
 //! Look-ups in the routes: of a packet by where it came from, and by the mark of an uplink.
 
+use core::net::IpAddr;
+
 use forward::RouteResult;
 use wire::Headers;
 
@@ -18,6 +20,10 @@ pub(super) fn lookup(view: &View, h: &Headers, origin: Origin) -> RouteResult {
         };
     }
     if let Origin::Probe { ifindex, mark } = origin {
+        // On the link itself, whatever other links have such addresses (RFC 4291 §2.5.6).
+        if is_link_local(h.dst) {
+            return RouteResult::Unicast { ifindex, gateway: None, mtu: None, src: None };
+        }
         return by_mark(view, h, (ifindex, mark), origin.iif());
     }
     if let Origin::OnLink { ifindex } = origin {
@@ -37,4 +43,8 @@ pub(super) fn by_mark(
         found @ RouteResult::Unicast { ifindex: leads_to, .. } if leads_to == ifindex => found,
         _ => RouteResult::None,
     }
+}
+
+const fn is_link_local(dst: IpAddr) -> bool {
+    matches!(dst, IpAddr::V6(dst) if dst.is_unicast_link_local())
 }

@@ -29,6 +29,7 @@ pub(super) fn outbound<N: Notes>(question: &mut Question<'_, N>, origin: Origin)
     match ask_policy(question, origin, origin.marks()) {
         // It is there already.
         answer if let Origin::Tunnel { ifindex, .. } = origin => {
+            tell_path(question, origin);
             in_tunnel(question, origin, answer, question.view.binding(ifindex))
         }
         Policy::Drop(reason) => Decision::Drop(reason),

@@ -20,7 +20,7 @@ pub(super) fn measured(context: &Context<'_>, linux: Decision) -> Decision {
     }
 }
 
-/// The same for a packet that came in clear, and may be a reply to a probe of an uplink.
+/// The same for a packet that came in clear, and may be a reply to a probe of an uplink, or a probe for the reflector in clear.
 pub(super) fn measured_in_clear(context: &Context<'_>, linux: Decision) -> Decision {
     let ends = &context.view.topology.path_ends;
     if !ends.is_any_clear() || !ends.may_take_in_clear(context.h) {

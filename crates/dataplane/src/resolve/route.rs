@@ -2,6 +2,8 @@
 
 use core::net::IpAddr;
 use std::sync::Arc;
+
+use forward::RouteResult;
 use wire::Family;
 
 use super::Question;
@@ -13,7 +15,8 @@ use super::segments::note_headend;
 use super::steer::steered;
 use super::ways::{Route, onward, route, route_of};
 use crate::model::{
-    Adjacency, FIRST_SEGMENTS_SLOT, FIRST_VLAN_SLOT, NextHop, Notes, Origin, Step, is_function,
+    Adjacency, FIRST_SEGMENTS_SLOT, FIRST_VLAN_SLOT, NextHop, Notes, Origin, PathBy, Step,
+    is_function,
 };
 use crate::tables::steering::Steered;
 
@@ -49,18 +52,38 @@ pub(super) fn way_onward<N: Notes>(question: &mut Question<'_, N>, origin: Origi
     found
 }
 
-/// Tells the path that a rule has chosen.
+/// Notes and tells the path of a packet that the routes lead to one.
 pub(super) fn tell_path<N: Notes>(question: &mut Question<'_, N>, origin: Origin) {
     let (view, h) = (question.view, question.h);
     if view.steering.is_empty() {
         return;
     }
-    let found = lookup(view, h, origin);
-    // Of a translated connection its translation is told.
-    if let Some(Steered { rule: Some(rule), exit, .. }) = steered(question, origin, &found) {
-        let path = exit.map(|exit| Arc::clone(&exit.name));
-        question.tell(|| Step::Path { rule: Arc::clone(rule), path });
-    }
+    let found = match origin {
+        // Linux has chosen.
+        Origin::Tunnel { ifindex, .. } => {
+            RouteResult::Unicast { ifindex, gateway: None, mtu: None, src: None }
+        }
+        _ => lookup(view, h, origin),
+    };
+    let (by, path) = match (steered(question, origin, &found), found) {
+        (Some(Steered { rule: Some(rule), exit, .. }), _) => (PathBy::Rule(Arc::clone(rule)), exit),
+        (Some(Steered { rule: None, exit, .. }), _) => (PathBy::Translation, exit),
+        (None, RouteResult::Unicast { ifindex, .. }) if view.steering.is_path(ifindex) => {
+            (PathBy::Routes, view.steering.first_on(ifindex))
+        }
+        (None, _) => return,
+    };
+    note_path(question, by, path.map(|exit| &exit.name));
+}
+
+/// Notes and tells the path that a packet takes, or that a rule stops it.
+pub(super) fn note_path<N: Notes>(
+    question: &mut Question<'_, N>,
+    by: PathBy,
+    path: Option<&Arc<str>>,
+) {
+    question.asked.note_path(path.cloned());
+    question.tell(|| Step::Path { by, path: path.cloned() });
 }
 
 /// True if a rule leads a packet out of a port, in clear.

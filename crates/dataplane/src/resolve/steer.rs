@@ -32,6 +32,8 @@ pub(super) struct ForLinux<'v> {
     pub(super) rule: Option<&'v Arc<str>>,
     /// Name of the path.
     pub(super) path: &'v Arc<str>,
+    /// Index of the uplink.
+    pub(super) ifindex: u32,
     /// Way out of the uplink.
     pub(super) clear: &'v ClearExit,
 }
@@ -91,6 +93,7 @@ pub(super) fn uplink_for_linux<'v>(context: &Context<'v>, origin: Origin) -> Opt
     (!is_too_late && is_of_family(clear, h)).then_some(ForLinux {
         rule: steered.rule,
         path: &exit.name,
+        ifindex: exit.ifindex,
         clear,
     })
 }

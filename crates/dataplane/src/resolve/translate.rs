@@ -18,13 +18,16 @@ use outcome::DropReason;
 use policy::Direction;
 
 use super::leave::{leave_to_linux, leaves_in_clear};
+use super::lookup::by_mark;
 use super::nat::{Connection, Nat};
 use super::outbound::outbound;
 use super::question::Context;
+use super::route::note_path;
 use super::segments::at_segment;
 use super::steer::{ForLinux, flow_of, may_leave_in_clear, uplink_for_linux};
-use super::{Decision, Question};
-use crate::model::{Action, Draft, NatSays, Notes, Origin, Step, Translation};
+use super::ways::of_result;
+use super::{Decision, Question, Route};
+use crate::model::{Action, Draft, NatSays, Notes, Origin, PathBy, Step, Translation};
 
 /// A packet that came in clear, and that Linux has to see for its connection. One that policy protects by the
 /// addresses that it has comes by the private interface then, as if it were Linux's own: past that it would meet
@@ -47,16 +50,23 @@ fn begins_translation(context: &Context<'_>, origin: Origin) -> bool {
 /// A packet that Linux has to see and send by an uplink: it gets the uplink's mark. `None` if it is to leave by none, or
 /// Linux cannot be told of the mark at its port.
 fn by_uplink<N: Notes>(question: &mut Question<'_, N>, origin: Origin) -> Option<Decision> {
-    let Origin::Port { ifindex, .. } = origin else { return None };
-    let ForLinux { rule, path, clear } = uplink_for_linux(question, origin)?;
-    if let Some(rule) = rule {
-        question.tell(|| Step::Path { rule: Arc::clone(rule), path: Some(Arc::clone(path)) });
-    }
+    let Origin::Port { ifindex: came_by, .. } = origin else { return None };
+    let ForLinux { rule, path, ifindex, clear } = uplink_for_linux(question, origin)?;
+    let by = rule.map_or(PathBy::Translation, |rule| PathBy::Rule(Arc::clone(rule)));
+    note_path(question, by, Some(path));
     if !may_leave_in_clear(question, origin) {
         let cause = IcmpCause::Prohibited;
         return Some(Decision::Error(cause, DropReason::SteerCleartext, origin));
     }
-    let tag = *question.view.topology.uplink_tags.get(&(ifindex, clear.mark))?;
+    // Linux would send it by another interface.
+    let to = (ifindex, clear.mark);
+    let way = by_mark(question.view, question.h, to, origin.iif());
+    match of_result(question.view, way, question.h.dst) {
+        Route::Nowhere(reason, Some(cause)) => return Some(Decision::Error(cause, reason, origin)),
+        Route::Nowhere(reason, None) => return Some(Decision::Drop(reason)),
+        _ => {}
+    }
+    let tag = *question.view.topology.uplink_tags.get(&(came_by, clear.mark))?;
     Some(Decision::Go(Draft::of_flow(Action::BackToLinux { tag })))
 }
 

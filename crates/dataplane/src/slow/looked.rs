@@ -1,7 +1,5 @@
 //! The application of a packet's flow: known with the packet, or to be found out by a look at those that follow.
 
-use std::sync::Arc;
-
 use apps::FlowId;
 use arrayvec::ArrayVec;
 use conntrack::{Direction, Rewrite};
@@ -11,7 +9,7 @@ use wire::{Fields, Headers, parse_quoted_ip, protocol};
 
 use crate::burst::Path;
 use crate::features::look::Open;
-use crate::model::{Action, Draft, Meta, Origin, Translation, is_function};
+use crate::model::{Action, Draft, Translation};
 use crate::resolve::{Decision, PolicyAnswers};
 use crate::slow::entered::{Entered, Resolved};
 use crate::tables::applications::Known;
@@ -40,7 +38,7 @@ const HEAD_LEN: usize = 256;
 #[cold]
 pub(super) fn look<'r>(
     view: &View,
-    decision: &Decision,
+    (decision, asked): (&Decision, &PolicyAnswers),
     resolved: &'r Resolved<'_>,
 ) -> Option<Looked<'r>> {
     let applications = view.topology.applications.as_ref()?;
@@ -55,7 +53,7 @@ pub(super) fn look<'r>(
         }
         _ => None,
     };
-    let Entered::Arrived(meta, _) = resolved.entered else { return None };
+    let Entered::Arrived(..) = resolved.entered else { return None };
     let (packet, h) = (&resolved.packet, resolved.h);
     let flow = match translation {
         Some(rewrite) => flow_behind(rewrite, packet.data(), h)?,
@@ -67,10 +65,7 @@ pub(super) fn look<'r>(
     }
     let found = match applications.known(&flow, h.traffic_class >> 2, view.now.ns) {
         Known::Decided(app) => {
-            // Where Linux's NAT translates, the routes decide.
-            let is_steered = !matches!(decision, Decision::Translate(_));
-            let path = if is_steered { path_of(view, h, meta) } else { None };
-            let counters = applications.counters(app, path)?;
+            let counters = applications.counters(app, asked.path())?;
             counters.count(view.worker, 1, h.total_len.into(), view.now.wall_s);
             Finding::Known(counters)
         }
@@ -86,36 +81,14 @@ pub(super) fn look<'r>(
 /// The packet is the worker's: its flow is not known yet, or the plan has no room for the counters.
 pub(crate) fn counters_for_helper(
     view: &View,
-    (h, meta): (&Headers, &Meta),
+    h: &Headers,
     asked: &PolicyAnswers,
 ) -> Result<Option<PolicyCounters>, ForWorker> {
     let Some(applications) = &view.topology.applications else { return Ok(None) };
     match applications.known(&FlowId::of(h).0, h.traffic_class >> 2, view.now.ns) {
-        Known::Decided(app) if asked.has_room() => {
-            Ok(applications.counters(app, path_of(view, h, meta)))
-        }
+        Known::Decided(app) if asked.has_room() => Ok(applications.counters(app, asked.path())),
         _ => Err(ForWorker),
     }
-}
-
-/// Path that the packets of a flow take.
-fn path_of<'v>(view: &'v View, h: &Headers, meta: &Meta) -> Option<&'v Arc<str>> {
-    if view.steering.is_empty() || is_function(meta.ingress.ifindex) {
-        return None;
-    }
-    let (ifindex, mark) = (meta.ingress.ifindex, meta.ingress.mark);
-    let origin = match meta.ingress.via() {
-        Some(via) => {
-            let bound = view.reader.sa(via).and_then(|sa| view.topology.tunnels.of_sa(&sa.config));
-            let ifindex = bound.map_or(ifindex, |(_, tunnel)| tunnel.ifindex);
-            Origin::Decrypted { ifindex, mark }
-        }
-        None => {
-            let of_port = Origin::Port { ifindex, mark, is_barred: false };
-            view.origin_of_linux(ifindex, mark).unwrap_or(of_port)
-        }
-    };
-    view.topology.path_of(&view.steering, h, origin, view.now.ns)
 }
 
 /// A packet that helpers leave to their worker.

@@ -23,7 +23,7 @@ pub(super) fn remember_decision(
     }
     let mut looked = None;
     if path.view.topology.applications.is_some() {
-        looked = look(&path.view, decision, resolved);
+        looked = look(&path.view, (decision, asked), resolved);
     }
     let with = (limit, looked.as_mut());
     match decision {

@@ -27,7 +27,7 @@ use wire::ethernet::MacAddr;
 use wire::{Family, Fragment, Headers, Summary, protocol};
 
 use crate::gtpu::Services;
-use crate::model::{LOOPBACK, Origin};
+use crate::model::LOOPBACK;
 use crate::tables::applications::Applications;
 use crate::tables::links::Links;
 use crate::tables::mark_rule::MarkRule;
@@ -35,7 +35,6 @@ use crate::tables::overlays::Overlays;
 use crate::tables::path_ends::PathEnds;
 use crate::tables::rate_rules::RateRules;
 use crate::tables::steering::Steering;
-use crate::tables::traffic::Traffic;
 use crate::tables::tunnel::{Binding, Tunnels};
 use crate::tables::vlan::Vlans;
 use segments::{Function, Onward, Segments};
@@ -180,26 +179,6 @@ impl Tables {
         let old = self.steering.load();
         self.steering.store(Arc::new(steering.in_place_of(&old)));
     }
-
-    /// Path of a packet that came in clear by an interface, 0 for the private one, and leaves: as routes and rules choose at
-    /// present, and as the application of its flow is known at a time of the workers' clock.
-    pub fn path_of(&self, h: &Headers, ifindex: u32, now_ns: u64) -> Option<Arc<str>> {
-        let steering = self.steering.load();
-        if steering.is_empty() {
-            return None;
-        }
-        let topology = self.topology.load();
-        let is_tunnel = topology.interfaces.get(&ifindex).is_some_and(|i| i.binding.is_some());
-        let origin = match ifindex {
-            0 => Origin::Linux { mark: 0 },
-            ifindex if is_tunnel => Origin::Tunnel { ifindex, marks: Marks::default() },
-            ifindex => {
-                let mark = topology.mark(ifindex, &h.into());
-                Origin::Port { ifindex, mark, is_barred: false }
-            }
-        };
-        topology.path_of(&steering, h, origin, now_ns).cloned()
-    }
 }
 
 impl Topology {
@@ -263,37 +242,6 @@ impl Topology {
     /// True if an address is one of this host.
     pub fn is_local_addr(&self, addr: IpAddr) -> bool {
         self.local.contains(&addr)
-    }
-
-    /// Path that a packet takes. `None`: none, or it is not for paths.
-    pub(crate) fn path_of<'s>(
-        &self,
-        steering: &'s Steering,
-        h: &Headers,
-        origin: Origin,
-        now_ns: u64,
-    ) -> Option<&'s Arc<str>> {
-        let (ifindex, mark, is_in) = match origin {
-            Origin::Port { ifindex, mark, .. } => (ifindex, mark, false),
-            Origin::Decrypted { ifindex, mark } => (ifindex, mark, true),
-            Origin::Linux { mark } => (0, mark, false),
-            // Linux has chosen.
-            Origin::Tunnel { ifindex, .. } => {
-                return steering.first_on(ifindex).map(|exit| &exit.name);
-            }
-            Origin::Stepped { .. }
-            | Origin::Worker { .. }
-            | Origin::Probe { .. }
-            | Origin::OnLink { .. } => return None,
-        };
-        let RouteResult::Unicast { ifindex: routed, .. } =
-            self.fib.lookup(h.dst, h.src, 0, origin.iif())
-        else {
-            return None;
-        };
-        let application = self.applications.as_ref().map(|all| all.expected(h, now_ns));
-        let packet = Traffic { h, ifindex, mark, is_in, sa: None, application };
-        steering.path_of(routed, &packet)
     }
 
     /// The mark of a packet by the rules, 0 where none matches it.

@@ -20,17 +20,19 @@ pub struct PathEnds {
     pub echoes: HashSet<(IpAddr, IpAddr), ahash::RandomState>,
     /// Set if this host removes second copies.
     pub removal: Option<CopyRemoval>,
-    /// Sessions of uplinks, whose replies come in clear.
+    /// Packets that come in clear: replies to probes of uplinks, and probes of others.
     pub clear: ClearEnds,
 }
 
-/// Sessions whose probes leave in clear, and whose replies come in clear.
+/// Sessions whose probes leave in clear, and whose replies come in clear; and the reflector in clear.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClearEnds {
     /// Sessions of STAMP: this host's end, and the far end.
     pub sessions: HashSet<(SocketAddr, SocketAddr), ahash::RandomState>,
     /// Sessions of echoes: this host's address, and the far end's.
     pub echoes: HashSet<(IpAddr, IpAddr), ahash::RandomState>,
+    /// Addresses and UDP port at which the reflector answers in clear.
+    pub reflectors: HashSet<SocketAddr, ahash::RandomState>,
 }
 
 impl PathEnds {
@@ -51,15 +53,18 @@ impl PathEnds {
         }
     }
 
-    /// True if uplinks are measured.
+    /// True if uplinks are measured, or probes in clear are answered.
     pub(crate) fn is_any_clear(&self) -> bool {
-        !self.clear.sessions.is_empty() || !self.clear.echoes.is_empty()
+        let ClearEnds { sessions, echoes, reflectors } = &self.clear;
+        !sessions.is_empty() || !echoes.is_empty() || !reflectors.is_empty()
     }
 
-    /// True if a packet for this host that came in clear may be a reply.
+    /// True if a packet for this host that came in clear may be a reply, or a probe.
     pub(crate) fn may_take_in_clear(&self, h: &Headers) -> bool {
         match ReplyEnds::of(h) {
-            Some(ReplyEnds::Udp(own, far)) => self.clear.sessions.contains(&(own, far)),
+            Some(ReplyEnds::Udp(own, far)) => {
+                self.clear.reflectors.contains(&own) || self.clear.sessions.contains(&(own, far))
+            }
             Some(ReplyEnds::Echo(own, far)) => self.clear.echoes.contains(&(own, far)),
             None => false,
         }

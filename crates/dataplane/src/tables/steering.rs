@@ -11,6 +11,7 @@ use core::net::IpAddr;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use policy::Prefix;
 use selection::Choice;
 
 use crate::tables::replication::Replication;
@@ -34,6 +35,8 @@ pub struct ClearExit {
     pub mark: u32,
     /// Addresses of the uplink, the path's own first. What Linux has translated to one of them leaves by it, whatever rules say.
     pub addresses: Box<[IpAddr]>,
+    /// Prefixes of other addresses that Linux translates to there.
+    pub prefixes: Box<[Prefix]>,
     /// True if Linux translates whatever leaves by it: a connection that has begun elsewhere cannot come here.
     pub is_translated: bool,
 }
@@ -204,6 +207,11 @@ impl Steering {
         }
     }
 
+    /// True if a path of this name leads out of an uplink in clear.
+    pub fn is_in_clear(&self, name: &str) -> bool {
+        self.exits.iter().flatten().any(|exit| *exit.name == *name && exit.clear.is_some())
+    }
+
     /// True if any flow travels in copies.
     #[inline]
     pub(crate) fn has_replications(&self) -> bool {
@@ -229,14 +237,13 @@ impl Steering {
 
     /// The uplink that a connection belongs to whose packets Linux translates to this source.
     pub(crate) fn uplink_of(&self, src: IpAddr) -> Option<&PathExit> {
-        let uplinks = || {
-            let exits = self.exits.iter().flatten();
-            exits.filter_map(|exit| Some((exit, &exit.clear.as_ref()?.addresses)))
+        let uplink = |is_of: &dyn Fn(&ClearExit) -> bool| {
+            self.exits.iter().flatten().find(|exit| exit.clear.as_ref().is_some_and(is_of))
         };
         // Several uplinks may be one interface.
-        let own = uplinks().find(|(_, addresses)| addresses.first() == Some(&src));
-        let found = own.or_else(|| uplinks().find(|(_, addresses)| addresses.contains(&src)));
-        found.map(|(exit, _)| exit)
+        uplink(&|clear| clear.addresses.first() == Some(&src))
+            .or_else(|| uplink(&|clear| clear.addresses.contains(&src)))
+            .or_else(|| uplink(&|clear| clear.prefixes.iter().any(|prefix| prefix.contains(src))))
     }
 
     /// The answer about a packet that the routes lead to a path. `None`: no rule is about it.
@@ -246,13 +253,6 @@ impl Steering {
         let exit = path.and_then(|path| self.exits.get(usize::from(path))?.as_ref());
         let stamp = SteerStamp::Rule { at, version: *version };
         Some(Steered { rule: Some(&rule.name), exit, copies: rule.copies, stamp })
-    }
-
-    /// Path of a packet that the routes lead to an interface. `None`: no path leaves by it, or a rule stops the packet.
-    pub(crate) fn path_of(&self, routed: u32, packet: &Traffic<'_>) -> Option<&Arc<str>> {
-        let of_routes = self.first_on(routed)?;
-        let exit = self.steer(packet).map_or(Some(of_routes), |steered| steered.exit);
-        exit.map(|exit| &exit.name)
     }
 
     /// The first path that leaves by an interface.
@@ -302,7 +302,8 @@ mod tests {
         let addr = |last: u8| IpAddr::from([192, 0, 2, last]);
         let uplink = |name: &str, addresses: &[u8]| {
             let addresses = addresses.iter().map(|last| addr(*last)).collect();
-            let clear = Some(ClearExit { mark: 1, addresses, is_translated: true });
+            let prefixes = [].into();
+            let clear = Some(ClearExit { mark: 1, addresses, prefixes, is_translated: true });
             Some(PathExit { name: name.into(), ifindex: 3, clear })
         };
         let steering =

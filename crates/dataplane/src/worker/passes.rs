@@ -96,7 +96,7 @@ impl Misses<HelperOut> for Leaver<'_> {
             && draft.is_for_flow
             // So a helper has no such plan.
             && !is_rare(&draft.action)
-            && let Ok(counters) = counters_for_helper(&path.view, (&h, meta), &asked)
+            && let Ok(counters) = counters_for_helper(&path.view, &h, &asked)
         {
             let Path { view, exec, .. } = &mut *path;
             ask_for_own((view, &mut exec.out), wants_own, &h);

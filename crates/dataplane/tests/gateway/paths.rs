@@ -1,24 +1,25 @@
 //! Probes of paths go through the tunnel and come back, and measure what they are to measure.
 
 use core::net::{IpAddr, SocketAddr};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use dataplane::{
-    Command, Event, PathEnds, PathReflector, PathReport, PathReports, PathSession, PathSetup,
-    PathState, ProbeExit, Probes,
+    ClearReflector, Command, Event, PathEnds, PathReflector, PathReport, PathReports, PathSession,
+    PathSetup, PathState, ProbeExit, Probes,
 };
 use esp::Mode;
 use outcome::DropReason;
-use paths::stamp::{Key, PORT};
-use paths::{Bounds, Kind, Limits, Plan, Prober, Reflector};
-use policy::{Action, Direction};
+use paths::stamp::{ErrorEstimate, Key, PORT, TestPacket, Timestamp};
+use paths::{Bounds, Kind, Limits, Plan, Prober, Reflections, Reflector};
+use policy::{Action, Direction, Prefix};
 
 use crate::back::{WAN_TAG, tagged};
 use crate::packets::Ip;
 use crate::route_based::everything;
-use crate::support::{Gateway, Pair, SIZES, Side, Spec, WAN, policy};
+use crate::support::{Gateway, Pair, SIZES, Side, Spec, WAN, ip, policy};
 
 const MS: u64 = 1_000_000;
 const LOCAL_PORT: u16 = 49_862;
@@ -78,7 +79,7 @@ fn measure_between(
             }
         }
     }
-    let setup = PathSetup { sessions: sessions.into(), reflector: None };
+    let setup = PathSetup { sessions: sessions.into(), ..PathSetup::default() };
     follow(gateway, setup, ends);
 }
 
@@ -91,7 +92,7 @@ fn reflect(gateway: &Gateway, keys: Vec<Key>) {
     let reflector = Reflector::new(keys, Limits { per_second: 1000, sessions: 16 });
     let reflector = Some(PathReflector { id: 1, port: PORT, reflector });
     let ends = PathEnds { reflector: Some(PORT), ..PathEnds::default() };
-    follow(gateway, PathSetup { sessions: Vec::new(), reflector }, ends);
+    follow(gateway, PathSetup { reflector, ..PathSetup::default() }, ends);
 }
 
 /// Rounds by the real clock, which the probes have.
@@ -292,7 +293,7 @@ fn measure_uplink(a: &Gateway) {
         PathSession { id: 1, local, far, probes: Probes::Echo(IDENT), dscp: 46, exit, prober };
     let mut ends = PathEnds::default();
     ends.clear.echoes.insert((local, far));
-    follow(a, PathSetup { sessions: vec![session], reflector: None }, ends);
+    follow(a, PathSetup { sessions: vec![session], ..PathSetup::default() }, ends);
     // Others' packets go back to Linux as received there.
     let topology = a.tables.topology.swap(Arc::default());
     let mut topology = Arc::into_inner(topology).expect("no worker has it yet");
@@ -456,6 +457,105 @@ fn a_far_end_that_does_not_count_is_measured_by_probes_alone() {
     let reports = measured(&mut pair, 20);
     assert!(reports[0].answered >= 10, "{reports:?}");
     assert_eq!((reports[0].quality.away, reports[0].quality.back), (None, None));
+}
+
+/// Has gateway B answer probes in clear of the hosts of a prefix.
+fn reflect_in_clear(b: &Gateway, senders: Prefix) {
+    let limits = Limits { per_second: 1000, sessions: 0 };
+    let key = Key::new(&[1; 32]).expect("a key");
+    let reflector = Reflector::in_clear(vec![key], limits).expect("a key");
+    let (senders, marks) = (vec![senders], HashMap::new());
+    let clear = Some(ClearReflector { id: 1, senders, marks, reflector });
+    let mut ends = PathEnds::default();
+    ends.clear.reflectors.insert(SocketAddr::new(Side::B.wan(false), PORT));
+    follow(b, PathSetup { clear, ..PathSetup::default() }, ends);
+}
+
+/// A probe in clear of a host, with a key and so much padding.
+fn probe_in_clear(from: IpAddr, key: u8, padding: usize) -> Vec<u8> {
+    let key = Key::new(&[key; 32]).expect("a key");
+    let (time, error) = (Timestamp(5 << 32), ErrorEstimate::UNSYNCHRONISED);
+    let mut payload = [0; 112];
+    let packet = TestPacket { seq: 1, time, error, ssid: 9 };
+    packet.emit(Some(&key), &mut payload).expect("room");
+    let payload = [&payload[..], &vec![0; padding]].concat();
+    Ip::new(from, Side::B.wan(false)).udp(50_000, PORT, &payload)
+}
+
+fn in_clear(b: &mut Gateway) -> Reflections {
+    let (answer, told) = channel();
+    b.commands.send(Command::TellPaths { from: 0, answer }).expect("a worker");
+    run(b);
+    told.recv().expect("an answer").in_clear.expect("a reflector")
+}
+
+#[test]
+fn probes_in_clear_are_answered_by_the_port_that_they_came_by() {
+    let mut b = Gateway::new(Side::B);
+    let (named, other) = (Side::A.wan(false), ip("192.0.2.77"));
+    reflect_in_clear(&b, Prefix { addr: named, len: 32 });
+    for padding in [0, 100] {
+        let probe = probe_in_clear(named, 1, padding);
+        b.put_wan(&probe);
+        run(&mut b);
+        let out = b.wan_out();
+        assert_eq!((out.len(), out[0].len(), b.lan_out().len()), (1, probe.len(), 0));
+        let h = wire::parse_ip(&out[0]).expect("a packet");
+        let ends = (h.src, h.src_port, h.dst, h.dst_port);
+        assert_eq!(ends, (Side::B.wan(false), PORT, named, 50_000));
+    }
+    for refused in [
+        probe_in_clear(other, 1, 0),
+        probe_in_clear(named, 2, 0),
+        probe_in_clear(named, 1, 1472 - 112 + 1),
+        b_reflection(&mut b),
+    ] {
+        b.put_wan(&refused);
+        run(&mut b);
+        assert!(b.wan_out().is_empty() && b.linux_out().is_empty());
+    }
+    let seen = in_clear(&mut b);
+    let refused = (seen.unnamed, seen.unauthentic, seen.too_long, seen.reflection);
+    assert_eq!((seen.reflected, refused), (3, (1, 1, 1, 1)));
+    assert_eq!(b.drops(), [(DropReason::ProbeRefused, 4)]);
+}
+
+/// A reflection of gateway B's, sent to it in the name of its sender.
+fn b_reflection(b: &mut Gateway) -> Vec<u8> {
+    let named = Side::A.wan(false);
+    b.put_wan(&probe_in_clear(named, 1, 0));
+    run(b);
+    let reflection = b.wan_out().remove(0);
+    Ip::new(named, Side::B.wan(false)).udp(PORT, PORT, &reflection[28..])
+}
+
+#[test]
+fn each_probe_in_clear_is_answered_or_counted() {
+    let mut b = Gateway::new(Side::B);
+    let named = Side::A.wan(false);
+    reflect_in_clear(&b, Prefix { addr: named, len: 32 });
+    for _ in 0..150 {
+        b.put_wan(&probe_in_clear(named, 1, 0));
+    }
+    run(&mut b);
+    let answers = b.wan_out().len() as u64;
+    let Reflections { reflected, no_room, .. } = in_clear(&mut b);
+    assert_eq!((reflected, reflected + no_room), (answers, 150));
+    assert_eq!(b.dropped(DropReason::ProbeRefused), no_room);
+}
+
+#[test]
+fn no_answer_leaves_in_clear_that_a_policy_does_not_let_pass() {
+    let mut b = Gateway::new(Side::B);
+    let named = Side::A.wan(false);
+    reflect_in_clear(&b, Prefix { addr: named, len: 32 });
+    let mut blocks = policy(90, Direction::Out, everything(), vec![]);
+    blocks.action = Action::Block;
+    b.db.put_policy(blocks);
+    b.put_wan(&probe_in_clear(named, 1, 0));
+    run(&mut b);
+    assert!(b.wan_out().is_empty());
+    assert_eq!(b.drops(), [(DropReason::OutPolicyBlock, 1)]);
 }
 
 /// Makes gateway B refuse a probe.

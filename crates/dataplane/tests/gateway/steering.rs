@@ -1,11 +1,12 @@
 //! Path selection: rules choose among the paths that the routes allow.
 
+use core::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use conntrack::{Binding as Connection, Bindings, Change, Direction as Way, Entry, Status, Tuple};
 use dataplane::{
-    Came, ClearExit, MarkRule, PathExit, SteerRule, Steering, Step, Tables, TrafficDirection,
-    TrafficMatch,
+    Came, ClearExit, MarkRule, PathBy, PathExit, SteerRule, Steering, Step, Tables,
+    TrafficDirection, TrafficMatch,
 };
 use forward::{Hop, RouteEntry, RouteKind, RuleEntry, Subnet, table};
 use outcome::DropReason;
@@ -20,6 +21,7 @@ use crate::route_based::{everything, marked, set_tunnels};
 use crate::support::{
     Gateway, LAN, Side, Spec, WAN, ethernet, ip, make_sa, policy, route, sa_config, template,
 };
+use crate::taps::{records, tapped};
 
 /// The paths: two tunnels, and the WAN in clear. The routes lead to the first.
 const PATHS: [(&str, u32); 3] = [("one", 20), ("two", 21), ("clear", WAN)];
@@ -32,6 +34,9 @@ const MARK: u32 = 0x100;
 const UPLINK_TAG: u16 = 300;
 /// The table of that mark.
 const TABLE: u32 = 101;
+
+/// Network of addresses that Linux may translate to at the uplink, beside its own.
+const POOL: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 7, 0));
 
 /// Gateway A with a tunnel for each of the first two paths, and a policy that lets everything pass in clear.
 fn gateway() -> Gateway {
@@ -86,7 +91,8 @@ fn steer(g: &Gateway, rules: Vec<SteerRule>) {
 pub fn steer_with(g: &Gateway, rules: Vec<SteerRule>, is_translated: bool) {
     let exits = PATHS.map(|(name, ifindex)| {
         let addresses = vec![Side::A.wan(false)].into();
-        let clear = ClearExit { mark: MARK, addresses, is_translated };
+        let prefixes = vec![Prefix { addr: POOL, len: 24 }].into();
+        let clear = ClearExit { mark: MARK, addresses, prefixes, is_translated };
         let clear = (ifindex == WAN).then_some(clear);
         Some(PathExit { name: name.into(), ifindex, clear })
     });
@@ -108,6 +114,11 @@ fn packet(host: u16, dscp: u8) -> Vec<u8> {
     packet[1] = dscp << 2;
     wire::ipv4::fill_checksum(&mut packet);
     packet
+}
+
+/// The rule `all` has chosen.
+fn by_rule() -> PathBy {
+    PathBy::Rule("all".into())
 }
 
 /// The paths that packets have taken.
@@ -304,10 +315,10 @@ fn why_names_rule_and_path() {
     steer(&g, vec![rule("all", TrafficMatch::default(), &[1])]);
     let path = |name: &str| Some(Arc::from(name));
     let told = ask(&mut g, &packet(1, 0), Came::Port { ifindex: LAN }).steps;
-    assert!(told.contains(&Step::Path { rule: "all".into(), path: path("two") }), "{told:?}");
+    assert!(told.contains(&Step::Path { by: by_rule(), path: path("two") }), "{told:?}");
     steer(&g, vec![rule("all", TrafficMatch::default(), &[])]);
     let told = ask(&mut g, &packet(1, 0), Came::Port { ifindex: LAN }).steps;
-    assert!(told.contains(&Step::Path { rule: "all".into(), path: None }), "{told:?}");
+    assert!(told.contains(&Step::Path { by: by_rule(), path: None }), "{told:?}");
 }
 
 /// By the mark that a rule gives what arrives, and by that of Linux for its own.
@@ -346,7 +357,7 @@ fn a_rule_leads_nothing_into_clear_that_no_policy_lets_pass() {
     stopped(&mut g);
     let told = ask(&mut g, &packet(1, 0), Came::Port { ifindex: LAN }).steps;
     let path = Some(Arc::from("clear"));
-    assert!(told.contains(&Step::Path { rule: "all".into(), path }), "{told:?}");
+    assert!(told.contains(&Step::Path { by: by_rule(), path }), "{told:?}");
 }
 
 #[test]
@@ -535,6 +546,38 @@ fn a_connection_begins_in_linux_with_the_mark_of_its_uplink_and_stays_there() {
     assert!(g.drops().is_empty());
 }
 
+/// As NPTv6 and pools of addresses have it.
+#[test]
+fn a_connection_belongs_to_the_uplink_whose_prefix_it_has() {
+    for (own, way) in [("198.18.7.9", "clear"), ("198.18.8.9", "one")] {
+        let (mut g, nat) = translating();
+        g.db.put_policy(passes());
+        steer_with(&g, vec![rule("all", TrafficMatch::default(), &[2])], true);
+        let entry = connection(1000, true);
+        learn(&nat, Entry { reply: Tuple { dst: ip(own), ..entry.reply }, ..entry });
+        assert_eq!(path_of(&mut g, &datagram(1000, 64)), [way], "{own}");
+    }
+}
+
+#[test]
+fn a_mark_that_leads_elsewhere_sends_no_connection_to_linux() {
+    let (mut g, _) = translating();
+    g.db.put_policy(passes());
+    let topology = g.tables.topology.load_full();
+    let dst = Subnet { addr: Side::B.lan(false, 0), len: 16 };
+    let to_first = route(table::MAIN, dst, RouteKind::Unicast, Some(PATHS[0].1), None);
+    let (interfaces, tunnels) = (topology.interfaces.clone(), topology.tunnels.clone());
+    let tags = topology.uplink_tags.clone();
+    // Without the rule for the mark.
+    g.set_topology_but(vec![to_first], |topology| {
+        (topology.interfaces, topology.tunnels, topology.uplink_tags) = (interfaces, tunnels, tags);
+    });
+    steer_with(&g, vec![rule("all", TrafficMatch::default(), &[2])], true);
+    g.put_lan(&datagram(1000, 64));
+    g.run();
+    assert_eq!((g.drops(), g.linux_out().len()), (vec![(DropReason::NoRoute, 1)], 0));
+}
+
 #[test]
 fn a_connection_that_began_in_a_tunnel_stays_off_uplinks_that_translate() {
     let (mut g, nat) = translating();
@@ -620,6 +663,53 @@ fn a_translated_connection_stops_with_its_policy() {
     assert!(g.db.remove_policy(90).is_some());
     g.put_lan(&datagram(1000, 64));
     stopped(&mut g);
+}
+
+/// Records of a tap name the path that each packet takes: the plan in force, which is another than the rules'
+/// where Linux has translated the connection.
+#[test]
+fn records_name_the_path_that_packets_take() {
+    let (mut g, nat) = translating();
+    g.db.put_policy(passes());
+    let reader = tapped(&g, dataplane::Filter::default());
+    let named = |g: &mut Gateway, port| {
+        g.put_lan(&datagram(port, 64));
+        let ways = taken(g);
+        let all = records(&reader);
+        let plain = all.iter().filter(|(record, _)| record.place == dataplane::Place::Plain);
+        (
+            ways,
+            plain.map(|(record, _)| record.path.as_deref().map(str::to_owned)).collect::<Vec<_>>(),
+        )
+    };
+    let path = |name: &str| vec![Some(name.to_owned())];
+    let rules = |path| vec![rule("all", TrafficMatch::default(), &[path])];
+    learn(&nat, connection(1000, true));
+    learn(&nat, connection(2000, false));
+    for (chosen, untranslated) in [(2, "one"), (1, "two"), (0, "one"), (1, "two")] {
+        steer_with(&g, rules(chosen), true);
+        for _ in 0..2 {
+            // A translated connection stays, and one that has begun in a tunnel does not come to the uplink.
+            assert_eq!(named(&mut g, 1000), (vec!["clear"], path("clear")), "{chosen}");
+            let ways = vec![untranslated];
+            assert_eq!(named(&mut g, 2000), (ways, path(untranslated)), "{chosen}");
+        }
+    }
+    // A new one begins in Linux, by the path that the rule has chosen.
+    steer_with(&g, rules(2), true);
+    assert_eq!(named(&mut g, 3000), (vec![], path("clear")));
+    let told = ask(&mut g, &datagram(1000, 64), Came::Port { ifindex: LAN }).steps;
+    let clear = Some(Arc::from("clear"));
+    assert!(told.contains(&Step::Path { by: PathBy::Translation, path: clear }), "{told:?}");
+    steer_with(&g, vec![], true);
+    assert_eq!(named(&mut g, 2000), (vec!["one"], path("one")), "as the routes lead");
+    let told = ask(&mut g, &datagram(2000, 64), Came::Port { ifindex: LAN }).steps;
+    let one = Some(Arc::from("one"));
+    assert!(told.contains(&Step::Path { by: PathBy::Routes, path: one }), "{told:?}");
+    // A rule without a good path stops its packets, which take none.
+    steer_with(&g, vec![rule("all", TrafficMatch::default(), &[])], true);
+    let (ways, paths) = named(&mut g, 2000);
+    assert!(ways.is_empty() && paths.iter().all(Option::is_none), "{ways:?} {paths:?}");
 }
 
 /// A gateway that stops what a rule leads into clear.

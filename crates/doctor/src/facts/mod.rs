@@ -218,6 +218,8 @@ pub struct Network {
     pub forwarding: [(Family, Option<i64>); 2],
     /// `rp_filter` of `all`, `default`, the ports and the private interface, where they are.
     pub rp_filter: Vec<(String, i64)>,
+    /// Ports that take default routes from router advertisements, though this host forwards.
+    pub advertised: Vec<String>,
 }
 
 /// An overlay interface that is bound to a device (`dev` in `ip link add ... type vxlan`).
@@ -419,6 +421,7 @@ pub fn healthy() -> Facts {
             connections: None,
             forwarding: [(Family::V4, Some(1)), (Family::V6, Some(1))],
             rp_filter: vec![("all".into(), 0), ("default".into(), 2), ("wan".into(), 2)],
+            advertised: Vec::new(),
         },
         programs: Programs {
             preload: Ok("/usr/lib/culvert/libculvert_preload.so".into()),

@@ -329,7 +329,16 @@ fn network(
                 Some((place.to_owned(), value))
             })
             .collect(),
+        advertised: taken.iter().filter(|name| takes_advertised(name)).cloned().collect(),
     }
+}
+
+/// True if an interface takes default routes from router advertisements, also while this host forwards.
+fn takes_advertised(name: &str) -> bool {
+    let is = |setting, wanted| {
+        interface_setting(Family::V6, name, setting).is_ok_and(|value| value == wanted)
+    };
+    is("accept_ra", 2) && is("accept_ra_defrtr", 1)
 }
 
 fn programs(preload: Result<PathBuf, String>) -> Programs {

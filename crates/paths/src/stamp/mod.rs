@@ -27,6 +27,7 @@ pub mod tlv;
 
 pub use direct::Counts;
 pub use key::{Key, KeyError};
+pub(crate) use packet::received_of;
 pub use packet::{Layout, Malformed, Reflection, TestPacket};
 pub use time::{ErrorEstimate, Timestamp};
 

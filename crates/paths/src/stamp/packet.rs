@@ -179,6 +179,11 @@ impl Reflection {
     }
 }
 
+/// Time at which a reflector says that it got a probe, of a packet that is long enough; nothing in a sender's.
+pub(crate) fn received_of(key: Option<&Key>, bytes: &[u8]) -> Timestamp {
+    Timestamp(u64::from_be_bytes(take(bytes, Layout::of(key).received)))
+}
+
 /// The packet without its extensions, if it is long enough and has the key's HMAC.
 fn checked<'b>(
     key: Option<&Key>,

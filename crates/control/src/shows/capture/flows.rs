@@ -10,11 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apps::{End, FlowId};
-use dataplane::{OfSa, Place, Record, Tables, TapReader, Verdict};
+use dataplane::{OfSa, Place, Record, TapReader, Verdict};
 use outcome::DropReason;
 use report::{Direction, Flow, Flows, FlowsRequest};
 use tracing::debug;
-use wire::Headers;
 use wire::protocol::has_ports;
 
 use super::slots::Slot;
@@ -42,7 +41,6 @@ pub struct Counting {
     most: usize,
     only: Only,
     names: Names,
-    tables: Arc<Tables>,
     _slot: Slot,
 }
 
@@ -73,13 +71,13 @@ impl Only {
 impl Counting {
     pub(super) fn new(
         (reader, slot): (TapReader, Slot),
-        (names, tables): (Names, Arc<Tables>),
+        names: Names,
         request: &FlowsRequest,
     ) -> Counting {
         let interval = Duration::from_millis(request.interval_ms.max(100));
         let FlowsRequest { application, path, .. } = request.clone();
         let (most, only) = (request.most.min(MOST), Only { application, path });
-        Counting { reader, interval, most, only, names, tables, _slot: slot }
+        Counting { reader, interval, most, only, names, _slot: slot }
     }
 
     /// Tells each interval's flows until the client has enough.
@@ -98,7 +96,7 @@ impl Counting {
             let left = self.interval.saturating_sub(begun.elapsed());
             match self.reader.next(left.min(LOOK)) {
                 Ok(Some(buffer)) => {
-                    buffer.iter().for_each(|(record, bytes)| table.count(&record.into(), bytes));
+                    buffer.iter().for_each(|(record, bytes)| table.count(record.into(), bytes));
                     self.reader.give_back(buffer);
                 }
                 Ok(None) => {}
@@ -126,12 +124,7 @@ impl Counting {
     /// Application and path of a flow.
     fn known(&self, key: &Key, counts: &Counts, after: Duration) -> Known {
         let application = self.names.of(&key.flow(), after);
-        let Counts { first, came_by, .. } = counts;
-        // What comes in has its path behind it.
-        let leaving = key.is_outbound.then_some((first, *came_by));
-        let path = leaving
-            .and_then(|(h, ifindex)| self.tables.path_of(h, ifindex, self.names.at_ns(after)));
-        Known { application, path: path.map(|name| name.to_string()) }
+        Known { application, path: counts.path.as_deref().map(str::to_owned) }
     }
 }
 
@@ -161,29 +154,28 @@ impl Key {
 struct Seen {
     place: Place,
     is_outbound: bool,
-    ifindex: u32,
     len: u32,
     sa: Option<OfSa>,
     policy: Option<u32>,
+    path: Option<Arc<str>>,
     verdict: Verdict,
 }
 
 impl From<&Record> for Seen {
     fn from(record: &Record) -> Seen {
-        let Record { place, is_outbound, ifindex, len, sa, policy, verdict, .. } = *record;
-        Seen { place, is_outbound, ifindex, len, sa, policy, verdict }
+        let Record { place, is_outbound, len, sa, policy, verdict, .. } = *record;
+        Seen { place, is_outbound, len, sa, policy, path: record.path.clone(), verdict }
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Counts {
-    /// Headers of the first packet, and the interface that it came in by.
-    first: Headers,
-    came_by: u32,
     packets: u64,
     bytes: u64,
     sa: Option<OfSa>,
     policy: Option<u32>,
+    /// The path of its last packet.
+    path: Option<Arc<str>>,
     verdict: Verdict,
 }
 
@@ -198,14 +190,14 @@ struct Table {
 
 impl Table {
     /// Counts a packet where it is in clear; on the wire only one that got no further.
-    fn count(&mut self, seen: &Seen, bytes: &[u8]) {
+    fn count(&mut self, seen: Seen, bytes: &[u8]) {
         let counts = match seen.verdict {
             // It comes again when it goes on, or at the worker that it was given to.
             Verdict::Held | Verdict::HandedOver => false,
             Verdict::Dropped(_) => true,
             _ => seen.place == Place::Plain,
         };
-        let Some((key, first)) = counts.then(|| key(seen.is_outbound, bytes)).flatten() else {
+        let Some(key) = counts.then(|| key(seen.is_outbound, bytes)).flatten() else {
             return;
         };
         if !self.flows.contains_key(&key) && self.flows.len() >= MOST {
@@ -217,18 +209,18 @@ impl Table {
             _ => None,
         };
         let flow = self.flows.entry(key).or_insert(Counts {
-            first,
-            came_by: seen.ifindex,
             packets: 0,
             bytes: 0,
             sa: None,
             policy: None,
+            path: None,
             verdict: Verdict::Unknown,
         });
         flow.packets += 1;
         flow.bytes += u64::from(seen.len);
         flow.sa = by.or(seen.sa).or(flow.sa);
         flow.policy = seen.policy.or(flow.policy);
+        flow.path = seen.path.or_else(|| flow.path.take());
         flow.verdict = seen.verdict;
         if let Verdict::Dropped(reason) = seen.verdict {
             *self.drops.entry((key, reason)).or_default() += 1;
@@ -251,8 +243,8 @@ impl Table {
         Flows {
             flows: flows
                 .into_iter()
-                .map(|(key, counts)| (key, counts, known(&key, &counts)))
-                .map(|(key, counts, known)| Flow {
+                .map(|(key, counts)| (key, known(&key, &counts), counts))
+                .map(|(key, known, counts)| Flow {
                     src: key.src,
                     dst: key.dst,
                     protocol: key.protocol,
@@ -277,11 +269,11 @@ impl Table {
 }
 
 /// None of what is no IP packet.
-fn key(is_outbound: bool, bytes: &[u8]) -> Option<(Key, Headers)> {
+fn key(is_outbound: bool, bytes: &[u8]) -> Option<Key> {
     // As much was kept as an ICMP error quotes, and it is read as such.
     let h = wire::parse_quoted_ip(bytes).ok()?;
     let ports = (h.src_port, h.dst_port);
-    Some((Key { src: h.src, dst: h.dst, protocol: h.protocol, ports, is_outbound }, h))
+    Some(Key { src: h.src, dst: h.dst, protocol: h.protocol, ports, is_outbound })
 }
 
 #[cfg(test)]
@@ -314,17 +306,18 @@ mod tests {
     }
 
     fn seen(place: Place, verdict: Verdict) -> Seen {
-        Seen { place, is_outbound: true, ifindex: 2, len: 1400, sa: None, policy: Some(9), verdict }
+        let (is_outbound, path) = (true, None);
+        Seen { place, is_outbound, len: 1400, sa: None, policy: Some(9), path, verdict }
     }
 
     #[test]
     fn a_packet_counts_once_where_it_is_in_clear() {
         let mut table = Table::default();
         for spi in [0x100, 0x200] {
-            table.count(&seen(Place::Plain, Verdict::Held), &head(5));
-            table.count(&seen(Place::Plain, Verdict::HandedOver), &head(5));
-            table.count(&seen(Place::Plain, Verdict::Protected(sa(spi))), &head(5));
-            table.count(&seen(Place::Wire, Verdict::Sent { ifindex: 1 }), &head(77));
+            table.count(seen(Place::Plain, Verdict::Held), &head(5));
+            table.count(seen(Place::Plain, Verdict::HandedOver), &head(5));
+            table.count(seen(Place::Plain, Verdict::Protected(sa(spi))), &head(5));
+            table.count(seen(Place::Wire, Verdict::Sent { ifindex: 1 }), &head(77));
         }
         let Flows { flows, others, .. } = table.take(10, &ALL, &nothing);
         assert_eq!((flows.len(), others), (1, 0));
@@ -343,9 +336,9 @@ mod tests {
     #[test]
     fn drops_count_by_reason_wherever_they_are() {
         let mut table = Table::default();
-        table.count(&seen(Place::Plain, Verdict::Sent { ifindex: 1 }), &head(5));
-        table.count(&seen(Place::Wire, Verdict::Dropped(DropReason::InIntegrity)), &head(5));
-        table.count(&seen(Place::Wire, Verdict::Dropped(DropReason::InIntegrity)), &head(5));
+        table.count(seen(Place::Plain, Verdict::Sent { ifindex: 1 }), &head(5));
+        table.count(seen(Place::Wire, Verdict::Dropped(DropReason::InIntegrity)), &head(5));
+        table.count(seen(Place::Wire, Verdict::Dropped(DropReason::InIntegrity)), &head(5));
         let flow = table.take(10, &ALL, &nothing).flows.remove(0);
         assert_eq!((flow.packets, flow.drops), (3, [("in-integrity".to_owned(), 2)].into()));
     }
@@ -354,9 +347,9 @@ mod tests {
     fn flows_that_are_not_told_are_summed_up() {
         let mut table = Table::default();
         for host in [5, 5, 5, 6, 6, 7] {
-            table.count(&seen(Place::Plain, Verdict::ToLinux), &head(host));
+            table.count(seen(Place::Plain, Verdict::ToLinux), &head(host));
         }
-        table.count(&seen(Place::Frame, Verdict::ToLinux), &[0; 14]);
+        table.count(seen(Place::Frame, Verdict::ToLinux), &[0; 14]);
         let Flows { flows, others, .. } = table.take(1, &ALL, &nothing);
         assert_eq!((flows.len(), flows[0].packets, others), (1, 3, 3));
     }
@@ -365,12 +358,13 @@ mod tests {
     fn flows_of_an_application_or_a_path_are_told_alone() {
         let known = |key: &Key, counts: &Counts| Known {
             application: (key.src == IpAddr::from([10, 1, 0, 5])).then(|| "zoom".into()),
-            path: (counts.came_by == 2).then(|| "fibre".into()),
+            path: counts.path.as_deref().map(str::to_owned),
         };
         let told = |application: Option<&str>, path: Option<&str>| {
             let mut table = Table::default();
-            for (host, ifindex) in [(5, 2), (5, 2), (6, 2), (7, 3)] {
-                table.count(&Seen { ifindex, ..seen(Place::Plain, Verdict::ToLinux) }, &head(host));
+            for (host, path) in [(5, "lte"), (5, "fibre"), (6, "fibre"), (7, "")] {
+                let path = Some(path).filter(|path| !path.is_empty()).map(Arc::from);
+                table.count(Seen { path, ..seen(Place::Plain, Verdict::ToLinux) }, &head(host));
             }
             let (application, path) = (application.map(Into::into), path.map(Into::into));
             let Flows { flows, others, .. } = table.take(10, &Only { application, path }, &known);

@@ -12,7 +12,6 @@ mod trace;
 mod traces;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use dataplane::{Drops, Filter, FlowFilter, Place, PolicyFilter, TapConfig, TapReader};
@@ -57,8 +56,7 @@ pub(crate) fn flows(
     let filter = filter(parts, &request.filter)?;
     let config = TapConfig { filter, snap_len: flows::SNAP_LEN, limit: None, explains: false };
     let names = parts.crew.recognition.names(parts.crew.workers.now_ns());
-    let tables = Arc::clone(&parts.crew.tables);
-    Ok(Counting::new((parts.crew.workers.tap(&config), slot), (names, tables), request))
+    Ok(Counting::new((parts.crew.workers.tap(&config), slot), names, request))
 }
 
 /// A tap that explains.

@@ -1,5 +1,6 @@
 //! Effect of the guard in the kernel on a packet.
 
+use dataplane::Step;
 use guard::Effect;
 use policy::{Direction, Ends};
 use report::{PacketFate, Why, WhyQuestion, WhyStep};
@@ -38,12 +39,26 @@ pub fn stopped(answer: Why, barred: Option<Barred>) -> Why {
 }
 
 impl Explainer<'_> {
-    /// The kernel's barrier that stops a packet which Linux gets as it came, if one does.
-    pub(super) fn barred_as_received(&self, h: &Headers) -> Option<Barred> {
-        match self.crew.tables.topology.load().is_local_addr(h.dst) {
-            true => self.barred(h, Ends::Local, &[Direction::In], 0),
-            false => self.barred(h, Ends::Forwarded, &[Direction::Forward, Direction::Out], 0),
+    /// The kernel's barrier that stops a packet which Linux gets as it came, if one does. `answers` are those that its
+    /// decision follows from.
+    pub(super) fn barred_as_received(&self, h: &Headers, answers: &[Step]) -> Option<Barred> {
+        let topology = self.crew.tables.topology.load();
+        if topology.is_local_addr(h.dst) {
+            return self.barred(h, Ends::Local, &[Direction::In], 0);
         }
+        let steering = self.crew.tables.steering.load();
+        let by_uplink = answers.iter().any(|step| {
+            matches!(step, Step::Path { path: Some(path), .. } if steering.is_in_clear(path))
+        });
+        // Tunnel interfaces are exempt from barriers on the way out: culvert protects what Linux leads there.
+        let to = topology.way_out(h.src, h.dst).filter(|_| !by_uplink);
+        let ways =
+            match to.and_then(|i| topology.interfaces.get(&i)).is_some_and(|i| i.binding.is_some())
+            {
+                true => &[Direction::Forward][..],
+                false => &[Direction::Forward, Direction::Out],
+            };
+        self.barred(h, Ends::Forwarded, ways, 0)
     }
 
     /// The first barrier of these directions, in turn, that stops a packet with a mark, if one does.

@@ -70,7 +70,7 @@ impl Explainer<'_> {
         };
         // As it came, it meets the kernel's barriers.
         let barred = match fate {
-            Fate::ToLinux { as_received: true } => self.barred_as_received(&h),
+            Fate::ToLinux { as_received: true } => self.barred_as_received(&h, &answers),
             _ => None,
         };
         let is_guarded = answers.iter().any(|step| matches!(step, Step::Guard(_)));

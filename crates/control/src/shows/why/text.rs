@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;
 
-use dataplane::{Fate, NatSays, PolicySays, Step, Way};
+use dataplane::{Fate, NatSays, PathBy, PolicySays, Step, Way};
 use forward::{IcmpCause, Resolution};
 use outcome::DropReason;
 use policy::{Direction, Marks, PolicyConfig, Prefix, SaId, SaState};
@@ -192,13 +192,22 @@ impl Explainer<'_> {
                 WhyQuestion::Limit,
                 format!("{name}, if it has tokens: culvert limit show {name}"),
             ),
-            Step::Path { rule, path } => match path {
-                Some(path) => self::step(WhyQuestion::Steer, format!("{rule}, by path {path}")),
-                None => self::step(
+            Step::Path { by, path } => {
+                let by = match by {
+                    PathBy::Rule(rule) => rule,
+                    PathBy::Translation => "the translation of its connection",
+                    PathBy::Routes => "the routes",
+                };
+                self::step(
                     WhyQuestion::Steer,
-                    format!("{rule}, which stops packets while none of its paths is good"),
-                ),
-            },
+                    match path {
+                        Some(path) => format!("{by}, by path {path}"),
+                        None => {
+                            format!("{by}, which stops packets while none of its paths is good")
+                        }
+                    },
+                )
+            }
             Step::Copied { path } => {
                 self::step(WhyQuestion::Steer, format!("a second copy by path {path}"))
             }

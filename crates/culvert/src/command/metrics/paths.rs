@@ -9,7 +9,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use report::{MeasuredPath, MeasuredPaths, TrafficLoss};
 
-use super::rows::{Count, counts, kinds};
+use super::rows::{Count, counts};
 
 const MS_PER_S: f64 = 1e3;
 
@@ -83,7 +83,7 @@ fn labels(path: &MeasuredPath) -> [(&'static str, String); 2] {
 
 impl Collector for Paths {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let MeasuredPaths { paths, reflector } = &self.0;
+        let MeasuredPaths { paths, reflector, clear_reflector } = &self.0;
         if !paths.is_empty() {
             for (name, text, unit, value) in GAUGES {
                 let kind = MetricType::Gauge;
@@ -116,13 +116,31 @@ impl Collector for Paths {
                 }
             }
         }
-        if let Some(reflector) = reflector {
+        let reflectors = [("tunnel", reflector), ("clear", clear_reflector)];
+        let reflectors = || reflectors.iter().filter_map(|(way, it)| Some((*way, it.as_ref()?)));
+        if reflectors().next().is_some() {
             let text = "Probes of others that were sent back";
-            encoder
-                .encode_descriptor("path_reflected", text, None, MetricType::Counter)?
-                .encode_counter::<NoLabelSet, u64, u64>(&reflector.reflected, None)?;
+            let mut family =
+                encoder.encode_descriptor("path_reflected", text, None, MetricType::Counter)?;
+            for (way, reflector) in reflectors() {
+                family
+                    .encode_family(&[("way", way)])?
+                    .encode_counter::<NoLabelSet, u64, u64>(&reflector.reflected, None)?;
+            }
             let text = "Probes of others that were not sent back, and less usual reflections";
-            kinds(&mut encoder, ("path_reflector_refused", text), &reflector.refused)?;
+            let mut family = encoder.encode_descriptor(
+                "path_reflector_refused",
+                text,
+                None,
+                MetricType::Counter,
+            )?;
+            for (way, reflector) in reflectors() {
+                for (kind, count) in &reflector.refused {
+                    family
+                        .encode_family(&[("way", way), ("kind", kind)])?
+                        .encode_counter::<NoLabelSet, u64, u64>(count, None)?;
+                }
+            }
         }
         Ok(())
     }
@@ -156,7 +174,9 @@ mod tests {
         };
         let silent = MeasuredPath { name: "lte".into(), lost: 100, ..path.clone() };
         let reflector = Some(ReflectorCounts { port: 862, reflected: 9, ..Default::default() });
-        let paths = MeasuredPaths { paths: vec![path, silent], reflector };
+        let refused = [("unnamed".to_owned(), 2)].into();
+        let clear_reflector = Some(ReflectorCounts { port: 862, reflected: 7, refused });
+        let paths = MeasuredPaths { paths: vec![path, silent], reflector, clear_reflector };
         let text = exposition(&Seen { paths, ..Seen::default() }).unwrap();
         for line in [
             "culvert_path_delay_seconds{path=\"hq\",dscp=\"46\"} 0.03125",
@@ -166,7 +186,9 @@ mod tests {
             "culvert_path_state{path=\"hq\",dscp=\"46\",state=\"bad\"} 1",
             "culvert_path_probes_total{path=\"lte\",dscp=\"46\"} 120",
             "culvert_path_refused_total{path=\"hq\",dscp=\"46\",kind=\"late\"} 4",
-            "culvert_path_reflected_total 9",
+            "culvert_path_reflected_total{way=\"tunnel\"} 9",
+            "culvert_path_reflected_total{way=\"clear\"} 7",
+            "culvert_path_reflector_refused_total{way=\"clear\",kind=\"unnamed\"} 2",
         ] {
             assert!(text.lines().any(|other| other == line), "{line}\n{text}");
         }

@@ -217,7 +217,7 @@ mod tests {
         let told = |count: usize| {
             let of = |n| report::MeasuredPath { penalty: n, ..report::MeasuredPath::default() };
             let paths = (0..count as u64).map(of).collect();
-            let all = MeasuredPaths { paths, reflector: None };
+            let all = MeasuredPaths { paths, ..MeasuredPaths::default() };
             let text = serde_json::to_string(&all).expect("JSON");
             let told = few_paths(text.clone()).unwrap_or_else(|_| panic!("{count} paths"));
             let value: serde_json::Value = serde_json::from_str(&told).expect("JSON");

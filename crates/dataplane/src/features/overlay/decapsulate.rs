@@ -93,6 +93,7 @@ fn is_opened_here(topology: &Topology, h: &Headers) -> bool {
         protocol::ESP | protocol::AH => true,
         protocol::UDP if topology.is_natt_port(h.dst_port) => true,
         protocol::UDP if topology.may_be_bfd(h) => true,
+        _ if topology.path_ends.may_take_in_clear(h) => true,
         _ => topology.overlays.may_be(h),
     }
 }

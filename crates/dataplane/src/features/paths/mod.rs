@@ -4,6 +4,9 @@
 //! made, and when its reply has been decrypted, by the worker that measures; the other workers hand replies over. So a
 //! delay has in it what packets wait for in crypto stages and queues. A probe of an uplink leaves in clear, by that uplink alone.
 //!
+//! Probes of others in clear have a reflector of their own: it answers named senders alone, with a key, by the port that their
+//! probes came by.
+//!
 //! Packets that turn out to be neither probe nor reply go to Linux.
 
 mod counted;
@@ -20,7 +23,8 @@ use crate::features::reception::Reception;
 use crate::model::{Fate, Measure, Meta};
 pub(crate) use sessions::Paths;
 pub use setup::{
-    PathReflector, PathReport, PathReports, PathSession, PathSetup, ProbeExit, Probes,
+    ClearReflector, PathReflector, PathReport, PathReports, PathSession, PathSetup, ProbeExit,
+    Probes,
 };
 
 impl Rare for Measure {

@@ -11,7 +11,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::counted::sent_before;
 use super::setup::{
-    PathReflector, PathReport, PathReports, PathSession, PathSetup, ProbeExit, Probes,
+    ClearReflector, PathReflector, PathReport, PathReports, PathSession, PathSetup, ProbeExit,
+    Probes,
 };
 use crate::event::Event;
 use crate::features::crafted::{Crafted, Outside, TTL, Upper, headers, made, way_out};
@@ -42,6 +43,7 @@ pub(crate) struct Paths {
     /// Times at which sessions are to be looked at, none later than it has to be.
     due: BinaryHeap<Reverse<(u64, usize)>>,
     pub(super) reflector: Option<PathReflector>,
+    pub(super) clear: Option<ClearReflector>,
     pub(super) answers: ArrayVec<Crafted, ANSWERS>,
 }
 
@@ -52,7 +54,7 @@ impl Paths {
         setup: PathSetup,
         now_ns: u64,
     ) -> Option<Box<Paths>> {
-        let PathSetup { mut sessions, mut reflector } = setup;
+        let PathSetup { mut sessions, mut reflector, mut clear } = setup;
         // All answers have left: this is between two bursts.
         let old = old.map(|old| *old).unwrap_or_default();
         let known = old.sessions.into_iter().map(|session| (session.id, session));
@@ -67,13 +69,25 @@ impl Paths {
         {
             *new = known;
         }
-        if sessions.is_empty() && reflector.is_none() {
+        if let (Some(new), Some(known)) = (&mut clear, old.clear)
+            && new.id == known.id
+        {
+            *new = known;
+        }
+        if sessions.is_empty() && reflector.is_none() && clear.is_none() {
             return None;
         }
         let by_reply = sessions.iter().enumerate().map(|(at, session)| (key_of(session), at));
         let by_reply = by_reply.collect();
         let due = (0..sessions.len()).map(|at| Reverse((now_ns, at))).collect();
-        Some(Box::new(Paths { sessions, by_reply, due, reflector, answers: ArrayVec::new() }))
+        Some(Box::new(Paths {
+            sessions,
+            by_reply,
+            due,
+            reflector,
+            clear,
+            answers: ArrayVec::new(),
+        }))
     }
 
     /// Time at which a session is to be looked at.
@@ -127,7 +141,8 @@ impl Paths {
         let sessions: Vec<_> = rest.iter().take(REPORTS_AT_ONCE).map(PathSession::report).collect();
         let left = rest.len() - sessions.len();
         let reflections = self.reflector.as_ref().map(|it| it.reflector.reflections());
-        PathReports { sessions, left, reflections }
+        let in_clear = self.clear.as_ref().map(|it| it.reflector.reflections());
+        PathReports { sessions, left, reflections, in_clear }
     }
 }
 

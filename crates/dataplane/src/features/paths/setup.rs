@@ -1,8 +1,10 @@
 //! Setup of the worker that measures, by the control thread, and its reports.
 
 use core::net::IpAddr;
+use std::collections::HashMap;
 
 use paths::{Prober, Quality, Reflections, Reflector, Refusals, Removal, State};
+use policy::Prefix;
 
 /// Everything that is measured.
 #[derive(Debug, Default)]
@@ -11,6 +13,8 @@ pub struct PathSetup {
     pub sessions: Vec<PathSession>,
     /// Reflector of this host.
     pub reflector: Option<PathReflector>,
+    /// Reflector for probes that come in clear.
+    pub clear: Option<ClearReflector>,
 }
 
 /// A session: one path in one class.
@@ -71,6 +75,19 @@ pub struct PathReflector {
     pub reflector: Reflector,
 }
 
+/// Reflector for the probes of others that come in clear.
+#[derive(Debug)]
+pub struct ClearReflector {
+    /// Identity of the reflector. One that the worker has already goes on.
+    pub id: u32,
+    /// Senders that are answered.
+    pub senders: Vec<Prefix>,
+    /// Marks by which rules of Linux's lead answers out of an uplink, by the address that they come from; 0 for others.
+    pub marks: HashMap<IpAddr, u32>,
+    /// Reflector, with its counts: [`Reflector::in_clear`].
+    pub reflector: Reflector,
+}
+
 /// Measurements of some sessions.
 #[derive(Clone, Debug, Default)]
 pub struct PathReports {
@@ -80,6 +97,8 @@ pub struct PathReports {
     pub left: usize,
     /// Counts of the reflector.
     pub reflections: Option<Reflections>,
+    /// Counts of the reflector in clear.
+    pub in_clear: Option<Reflections>,
 }
 
 /// Measurements of a session.

@@ -4,7 +4,8 @@ use core::net::SocketAddr;
 
 use io::Packet;
 use paths::stamp::Counts;
-use paths::{Asked, Reply, Stay};
+use paths::{Asked, Reply, Stay, Unread};
+use policy::SaHandle;
 use wire::udp::UdpHeader;
 use wire::{Headers, L4Checksum, icmp, parse_ip, protocol, verify_l4_checksum};
 
@@ -29,29 +30,28 @@ impl Paths {
     ) -> Reception {
         let bytes = packet.data();
         let Ok(h) = parse_ip(bytes) else { return Reception::Other };
-        let is_decrypted = meta.ingress.via().is_some();
+        let way = way_of(hands.view, meta);
         if verify_l4_checksum(bytes, &h) == L4Checksum::Invalid {
             return Reception::Other;
         }
         let whole = bytes.get(usize::from(h.header_len)..h.total_len.into());
         let Some(above) = whole else { return Reception::Other };
         if h.protocol != protocol::UDP {
-            return self.take_echo(hands, &h, above, is_decrypted);
+            return self.take_echo(hands, &h, above, way);
         }
         let Ok(datagram) = UdpHeader::parse(above) else { return Reception::Other };
         let key = (h.dst, h.src, true, h.dst_port);
         let session = self.by_reply.get(&key).and_then(|at| self.sessions.get_mut(*at));
-        if let Some(session) = session.filter(|session| session.is_of(is_decrypted)) {
-            let of_class = session.prober.counts_packets() && h.traffic_class >> 2 == session.dscp;
-            let received = of_class.then(|| received_with(hands.view, &h, meta)).flatten();
+        if let Some(session) = session.filter(|session| session.is_of(way.is_decrypted())) {
+            let is_counted = way.is_decrypted()
+                && session.prober.counts_packets()
+                && h.traffic_class >> 2 == session.dscp;
+            let received = is_counted.then(|| received_with(hands.view, &h, meta)).flatten();
             let now_ns = hands.out.reports.clock_ns();
             let reply = session.prober.receive(now_ns, datagram.payload(), received);
             return counted(hands, reply);
         }
-        match is_decrypted {
-            true => self.reflect(hands, &h, datagram.payload(), meta),
-            false => Reception::Other,
-        }
+        self.reflect(hands, &h, datagram.payload(), meta)
     }
 
     fn take_echo(
@@ -59,7 +59,7 @@ impl Paths {
         hands: &mut Hands<'_>,
         h: &Headers,
         above: &[u8],
-        is_decrypted: bool,
+        way: ProbeWay,
     ) -> Reception {
         let Some((header, body)) = above.split_first_chunk::<{ icmp::HEADER_LEN }>() else {
             return Reception::Other;
@@ -68,8 +68,8 @@ impl Paths {
         let key = (h.dst, h.src, false, ident);
         let session = self.by_reply.get(&key).and_then(|at| self.sessions.get_mut(*at));
         // Another program's echoes may have the same identifier.
-        let Some(session) =
-            session.filter(|it| it.is_of(is_decrypted) && paths::echo::Echo::parse(body).is_some())
+        let Some(session) = session
+            .filter(|it| it.is_of(way.is_decrypted()) && paths::echo::Echo::parse(body).is_some())
         else {
             return Reception::Other;
         };
@@ -85,39 +85,89 @@ impl Paths {
         payload: &[u8],
         meta: &Meta,
     ) -> Reception {
-        let Some(it) = self.reflector.as_mut().filter(|it| it.port == h.dst_port) else {
-            return Reception::Other;
+        let way = way_of(hands.view, meta);
+        let Paths { reflector, clear, answers, .. } = self;
+        let (reflector, origin) = match way {
+            ProbeWay::Decrypted(via) => {
+                let Some(it) = reflector.as_mut().filter(|it| it.port == h.dst_port) else {
+                    return Reception::Other;
+                };
+                (&mut it.reflector, way_back(hands.view, via))
+            }
+            ProbeWay::InClear { ifindex } => {
+                let at = SocketAddr::new(h.dst, h.dst_port);
+                let is_reflectors = hands.view.topology.path_ends.clear.reflectors.contains(&at);
+                let Some(it) = clear.as_mut().filter(|_| is_reflectors) else {
+                    return Reception::Other;
+                };
+                if !it.senders.iter().any(|prefix| prefix.contains(h.src)) {
+                    it.reflector.refuse(Unread::Unnamed);
+                    return Reception::Refused;
+                }
+                let mark = it.marks.get(&h.dst).copied().unwrap_or_default();
+                (&mut it.reflector, Some(Origin::Probe { ifindex, mark }))
+            }
         };
-        let mut out = [0; LONGEST];
-        if self.answers.is_full() || payload.len() > LONGEST {
+        if payload.len() > LONGEST {
+            reflector.refuse(Unread::TooLong);
             return Reception::Refused;
         }
+        let Some(origin) = origin.filter(|_| !answers.is_full()) else {
+            reflector.refuse(Unread::NoRoom);
+            return Reception::Refused;
+        };
         let from = SocketAddr::new(h.src, h.src_port);
         let asked = Asked { from, ttl: h.ttl, class: h.traffic_class };
         let received = wall();
         let stay = Stay { now_ns: hands.out.reports.clock_ns(), received, sent: received };
-        let Some(origin) = way_back(hands.view, meta) else { return Reception::Refused };
         let upper = Upper::Udp(h.dst_port, h.src_port);
         let view = hands.view;
         let count = || {
             let dscp = h.traffic_class >> 2;
             let ends = Outside { src: h.dst, dst: h.src, dscp, ttl: TTL };
-            let received = received_with(view, h, meta)?;
+            let received = received_with(view, h, meta).filter(|_| way.is_decrypted())?;
             let sent = sent_before(view, &headers(ends, upper, payload.len()), origin)?;
             Some(Counts { received: received.packets, sent: sent.packets })
         };
-        let Some((len, dscp)) = it.reflector.reflect(payload, asked, stay, count, &mut out) else {
+        let mut reply = [0; LONGEST];
+        let Some((len, dscp)) = reflector.reflect(payload, asked, stay, count, &mut reply) else {
             return Reception::Refused;
         };
         let ends = Outside { src: h.dst, dst: h.src, dscp, ttl: TTL };
-        let reply = out.get(..len).unwrap_or_default();
+        let reply = reply.get(..len).unwrap_or_default();
         let Some((packet, h)) = made(hands.out, ends, upper, reply) else {
+            reflector.refuse(Unread::NoRoom);
             return Reception::Refused;
         };
         hands.out.counters.work.probes_reflected.add(1);
         // There is room: it was looked at before.
-        let _ = self.answers.try_push((packet, h, origin));
+        let _ = answers.try_push((packet, h, origin));
         Reception::Taken
+    }
+}
+
+/// How a packet came.
+#[derive(Clone, Copy)]
+enum ProbeWay {
+    /// This SA has decrypted it.
+    Decrypted(SaHandle),
+    /// In clear, by the interface with this index.
+    InClear { ifindex: u32 },
+}
+
+impl ProbeWay {
+    const fn is_decrypted(self) -> bool {
+        matches!(self, ProbeWay::Decrypted(_))
+    }
+}
+
+/// How a packet came. What was inside of an overlay's counts as come in clear by that interface, as for policies.
+fn way_of(view: &View, meta: &Meta) -> ProbeWay {
+    let ifindex = meta.ingress.ifindex;
+    match (view.topology.overlays.link(ifindex), meta.ingress.via()) {
+        (Some(link), _) => ProbeWay::InClear { ifindex: link.ifindex },
+        (None, Some(via)) => ProbeWay::Decrypted(via),
+        (None, None) => ProbeWay::InClear { ifindex },
     }
 }
 
@@ -131,9 +181,8 @@ fn counted(hands: &Hands<'_>, reply: Reply) -> Reception {
     }
 }
 
-/// How the answer to a decrypted packet leaves: by the tunnel interface that the packet came in by, if there is one.
-fn way_back(view: &View, meta: &Meta) -> Option<Origin> {
-    let sa = meta.ingress.via().and_then(|via| view.reader.sa(via))?;
-    let tunnel = view.topology.tunnels.of_sa(&sa.config);
+/// How the answer to a packet that an SA has decrypted leaves: by the tunnel interface that it came in by, if there is one.
+fn way_back(view: &View, via: SaHandle) -> Option<Origin> {
+    let tunnel = view.topology.tunnels.of_sa(&view.reader.sa(via)?.config);
     way_out(view, tunnel.map_or(0, |(_, tunnel)| tunnel.ifindex), true)
 }
