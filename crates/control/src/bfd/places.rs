@@ -35,8 +35,13 @@ pub fn place(peer: &Peer, source_port: u16, places: Places<'_>) -> Result<BfdSes
     if peer.dst.is_unspecified() || peer.dst.is_multicast() {
         return Err(format!("{} is no address of a peer", peer.dst));
     }
-    // Routes alone do not say by which interface such a peer is reached.
-    if is_link_local(peer.dst) && !(places.leaves_by)(peer.ifindex) {
+    // Routes alone do not say by which interface such a peer is reached. FRR 10.3 leaves it out of sessions that are older
+    // than culvert's connection.
+    let ifindex = match peer.ifindex {
+        0 if is_link_local(peer.dst) => interface_with(peer.src, places).unwrap_or(0),
+        ifindex => ifindex,
+    };
+    if is_link_local(peer.dst) && !(places.leaves_by)(ifindex) {
         return Err(
             "a link-local peer behind no port of culvert, tunnel interface or overlay".into()
         );
@@ -54,9 +59,19 @@ pub fn place(peer: &Peer, source_port: u16, places: Places<'_>) -> Result<BfdSes
         is_multi_hop: peer.is_multi_hop,
         min_ttl,
         source_port,
-        ifindex: peer.ifindex,
+        ifindex,
         hold_ns: u64::from(peer.hold_ms) * 1_000_000,
     })
+}
+
+/// The interface that workers send by with an address of this host, if one alone has it.
+fn interface_with(addr: IpAddr, places: Places<'_>) -> Option<u32> {
+    let mut found = places
+        .snapshot
+        .addresses()
+        .filter(|address| address.addr == addr && (places.leaves_by)(address.ifindex));
+    let first = found.next()?.ifindex;
+    found.next().is_none().then_some(first)
 }
 
 /// The address of this host on the link of a peer: that of the longest prefix which has both.

@@ -52,7 +52,8 @@ fn row(
     standing: Option<Standing>,
     snapshot: &Snapshot,
 ) -> BfdRow {
-    let interface = snapshot.link(known.peer.ifindex).map(|link| link.name.clone());
+    let ifindex = known.placed.as_ref().map_or(known.peer.ifindex, |session| session.ifindex);
+    let interface = snapshot.link(ifindex).map(|link| link.name.clone());
     let ms = |us: u64| us as f64 / 1000.0;
     BfdRow {
         discriminator: discr,

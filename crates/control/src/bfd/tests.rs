@@ -352,6 +352,31 @@ fn sessions_that_cannot_be_had_say_why() {
     assert!(matches!(bench.changes().as_slice(), [BfdChange::Set(_)]));
 }
 
+/// As FRR 10.3 says of sessions that it has had before culvert connected.
+#[test]
+fn a_link_local_peer_without_an_interface_is_on_the_link_of_the_address_here() {
+    const V6: u32 = 1 << 4;
+    let payload = session(7, V6, ("fe80::1", "fe80::2"), (10_000, 0));
+    let with = |interfaces: &[u32]| {
+        let mut bench = Bench::new();
+        let old = bench.snapshot.addresses_of(WAN).next().copied().expect("an address");
+        let addr = "fe80::1".parse().expect("an address");
+        let address = |ifindex: &u32| Change::Address(Address { ifindex: *ifindex, addr, ..old });
+        bench.snapshot = interfaces.iter().map(address).collect();
+        let mut bfdd = bench.accept();
+        bench.hears(&mut bfdd, &message(ADD, 0, &payload));
+        let set = bench.changes().first().map(|change| match change {
+            BfdChange::Set(session) => session.ifindex,
+            other => panic!("{other:?}"),
+        });
+        (set, bench.row().refused.is_some())
+    };
+    // Workers do not send by the other one.
+    assert_eq!(with(&[TUNNEL, WAN]), (Some(TUNNEL), false));
+    assert_eq!(with(&[WAN]), (None, true));
+    assert_eq!(with(&[]), (None, true));
+}
+
 #[test]
 fn a_session_goes_without_the_echo_function_and_says_so() {
     const ECHO: u32 = 1 << 3;
