@@ -53,7 +53,7 @@ pub use limit::{
 pub use measured::{MeasuredPath, MeasuredPaths, PathState, ReflectorCounts, TrafficLoss};
 pub use nat::{Nat, NatConnection, NatEnds, NatTable};
 pub use reload::{Configuration, Refusal, Reloaded};
-pub use steering::{PathStanding, Steer, SteerCopies, SteerParity, SteerPath};
+pub use steering::{PathStanding, Steer, SteerCopies, SteerParity, SteerPath, SteerUnasked};
 pub use warning::{Warning, WarningKind, Warnings};
 pub use why::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 pub use words::{

@@ -17,6 +17,20 @@ pub struct Steer {
     /// Parity of its packets, if it wants any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parity: Option<SteerParity>,
+    /// Tunnel interfaces that routes lead to and no path has: no rule is asked about their packets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unasked: Vec<SteerUnasked>,
+}
+
+/// A tunnel interface that routes lead to and no path has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SteerUnasked {
+    /// Name of the interface.
+    pub interface: String,
+    /// Destinations of one of the routes.
+    pub route: String,
+    /// Other routes that lead there.
+    pub more: usize,
 }
 
 /// Parity of a rule's packets.

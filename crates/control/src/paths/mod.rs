@@ -11,6 +11,7 @@ mod sources;
 mod states;
 #[cfg(test)]
 mod tests;
+mod unasked;
 mod uplinks;
 
 use std::collections::{HashMap, HashSet};
@@ -406,7 +407,8 @@ impl Paths {
     }
 
     /// Rules of path selection, and how their paths stand.
-    pub fn steers(&self, now: Now) -> Vec<Steer> {
+    pub fn steers(&self, now: Now, snapshot: &Snapshot) -> Vec<Steer> {
+        let unasked = self.unasked(snapshot);
         let clock = Duration::from_nanos(now.at_ns);
         let path = |(name, standing, weight): (&str, Standing, u16)| {
             let well = match standing {
@@ -429,6 +431,7 @@ impl Paths {
             rule: rule.name.clone(),
             paths: paths.into_iter().map(path).collect(),
             return_after_s: rule.return_after_s,
+            unasked: unasked.clone(),
             parity: copies.as_ref().filter(|_| rule.parity > 0).map(|parity| match parity {
                 Ok(_) => SteerParity::Of(rule.parity),
                 Err(why) => SteerParity::Refused(why.clone()),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use config::Config;
-use mirror::{Change, Snapshot};
+use mirror::{Change, Link, NextHop, Prefix, Route, Snapshot, XfrmInterface};
 use selection::{Quality, Standing};
 
 use super::{PathSelection, Paths};
@@ -137,4 +137,44 @@ fn sessions_between_the_same_ends_keep_their_ports() {
     // What comes has a place that is free.
     let more = ids(&[path("new"), path("cable"), path("fibre"), path("lte")]);
     assert_eq!(more, [(4, 0), (2, 1), (5, 3), (3, 2)]);
+}
+
+#[test]
+fn a_route_to_a_path_that_was_removed_is_told() {
+    let rules = || rule("voice", &["fibre"], "");
+    let tunnel = |index, name| {
+        let xfrm = Some(XfrmInterface::IfId(index));
+        Change::Link(Link { xfrm, ..link(index, name, true) })
+    };
+    let route = |last, ifindex, protocol| {
+        let dst = Prefix { addr: [10, last, 0, 0].into(), len: 16 };
+        let hop = NextHop::new(ifindex, None);
+        Change::Route(Route { protocol, ..Route::new(dst, hop) })
+    };
+    let snapshot: Snapshot = [
+        tunnel(1, "fibre"),
+        tunnel(2, "cable"),
+        tunnel(3, "lte"),
+        Change::Link(link(4, "lan", true)),
+        route(1, 1, 4),
+        route(2, 2, 4),
+        route(3, 2, 186),
+        // Of an address on the link, and to what is no tunnel.
+        route(4, 3, 2),
+        route(5, 4, 4),
+    ]
+    .into_iter()
+    .collect();
+    let mut paths = Paths::default();
+    let mut told = |parts: &[String]| {
+        let config = parse(parts);
+        let of = (&config.path_options, 0);
+        paths.follow(Now::read(), of, &config.paths, &config.steers).expect("random numbers");
+        let led = paths.unasked(&snapshot);
+        led.into_iter().map(|led| (led.interface, led.route, led.more)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&[path("fibre"), path("cable"), rules()]), []);
+    let cable = ("cable".to_owned(), "10.2.0.0/16".to_owned(), 1);
+    assert_eq!(told(&[path("fibre"), rules()]), [cable]);
+    assert_eq!(told(&[path("fibre")]), [], "there is no rule to ask");
 }

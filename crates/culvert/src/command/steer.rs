@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use report::client::ask;
-use report::{PathStanding, Request, Steer, SteerCopies, SteerParity, SteerPath};
+use report::{PathStanding, Request, Steer, SteerCopies, SteerParity, SteerPath, SteerUnasked};
 
 use crate::table::table;
 
@@ -40,6 +40,14 @@ fn text(rules: &[Steer]) -> String {
             None => {}
         }
     }
+    // The same of all rules.
+    let unasked = rules.first().map_or(&[][..], |rule| &rule.unasked);
+    for SteerUnasked { interface, route, more } in unasked {
+        let more = if *more > 0 { format!(" and {more} more") } else { String::new() };
+        text.push_str(&format!(
+            "\nroutes lead to {interface} ({route}{more}), which no path has: no rule is asked about its packets"
+        ));
+    }
     text
 }
 
@@ -69,8 +77,14 @@ mod tests {
         let paths = paths.iter().zip(["fibre", "lte"]).map(|((stands, well_s, weight), name)| {
             SteerPath { name: name.into(), stands: *stands, well_s: *well_s, weight: *weight }
         });
-        let (copies, parity) = (None, None);
-        Steer { rule: "voice".into(), paths: paths.collect(), return_after_s: 30, copies, parity }
+        Steer {
+            rule: "voice".into(),
+            paths: paths.collect(),
+            return_after_s: 30,
+            copies: None,
+            parity: None,
+            unasked: Vec::new(),
+        }
     }
 
     fn shown(rule: Steer) -> Vec<String> {
@@ -98,5 +112,11 @@ mod tests {
             |parity| shown(Steer { parity: Some(parity), ..rule(&[(Good, None, 1)]) }).remove(1);
         assert_eq!(with(SteerParity::Of(10)), "voice: parity for each 10 packets");
         assert_eq!(with(SteerParity::Refused("nobody".into())), "voice: no parity: nobody");
+        let led = |more| {
+            let to = SteerUnasked { interface: "cable0".into(), route: "10.2.0.0/16".into(), more };
+            shown(Steer { unasked: vec![to], ..rule(&[(Good, None, 1)]) }).remove(1)
+        };
+        assert!(led(0).starts_with("routes lead to cable0 (10.2.0.0/16), which no path has:"));
+        assert!(led(3).starts_with("routes lead to cable0 (10.2.0.0/16 and 3 more), which"));
     }
 }

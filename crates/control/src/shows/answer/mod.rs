@@ -36,7 +36,9 @@ impl Shows {
                 parts.linux.observer.snapshot(),
                 &parts.crew.workers,
             )),
-            Request::Steer => json(&parts.crew.paths.steers(parts.now)),
+            Request::Steer => {
+                json(&parts.crew.paths.steers(parts.now, parts.linux.observer.snapshot()))
+            }
             Request::Limits => json(&parts.crew.limits()),
             Request::Route => json(&routes::routes(parts.linux)),
             Request::Stats => json(&stats::of_all(&parts.crew.workers)),

@@ -198,6 +198,7 @@ mod tests {
                 })
                 .collect(),
             return_after_s: 30,
+            unasked: Vec::new(),
             copies: (weights[1] == 0).then(|| SteerCopies::By("lte".into())),
             parity: None,
         };
