@@ -54,7 +54,7 @@ impl GiveBack {
     ///
     /// [`SteerError::Table`] for a tag that is 0 or too high, and when the kernel refuses.
     pub fn set(&mut self, tag: u16, ifindex: u32, unmarks: bool) -> Result<(), SteerError> {
-        self.set_entry(tag, ifindex, self.given_back(unmarks), VlanTags::NONE)
+        self.set_entry(tag, ifindex, Given::back(unmarks, self.mark), VlanTags::NONE)
     }
 
     /// The same for a VLAN of the interface, whose frames have these tags.
@@ -69,7 +69,7 @@ impl GiveBack {
         unmarks: bool,
         tags: VlanTags,
     ) -> Result<(), SteerError> {
-        self.set_entry(tag, ifindex, self.given_back(unmarks), tags)
+        self.set_entry(tag, ifindex, Given::back(unmarks, self.mark), tags)
     }
 
     /// Has packets with this tag given back to this interface, or to the VLAN of it with these tags, with a mark that rules of
@@ -86,14 +86,6 @@ impl GiveBack {
         tags: VlanTags,
     ) -> Result<(), SteerError> {
         self.set_entry(tag, ifindex, Given { mark, unmarked: 0 }, tags)
-    }
-
-    const fn given_back(&self, unmarks: bool) -> Given {
-        match (unmarks, self.mark) {
-            (false, mark) => Given { mark, unmarked: 0 },
-            (true, 0) => Given { mark: !0, unmarked: !0 },
-            (true, mark) => Given { mark, unmarked: !mark },
-        }
     }
 
     /// Has packets without tag and mark received by the private interface with this mark from now
@@ -130,15 +122,9 @@ impl GiveBack {
         if tag == 0 || tag >= TAGS {
             return Err(refused(format!("{tag} is no tag")));
         }
-        let entry = match ifindex {
-            0 => [0; 5],
-            _ => {
-                let mut tags = tags.iter().map(vlan);
-                let [outer, inner] = [tags.next().unwrap_or(0), tags.next().unwrap_or(0)];
-                [ifindex, given.mark, given.unmarked, outer, inner]
-            }
-        };
-        self.ports.set(tag.into(), entry, 0).map_err(|error| refused(chain(&error)))
+        self.ports
+            .set(tag.into(), entry(ifindex, given, tags), 0)
+            .map_err(|error| refused(chain(&error)))
     }
 }
 
@@ -155,8 +141,29 @@ struct Given {
     unmarked: u32,
 }
 
+impl Given {
+    /// Marks of what an interface gets back, whose packets have `mark`, or none with 0.
+    const fn back(unmarks: bool, mark: u32) -> Given {
+        match (unmarks, mark) {
+            (false, mark) => Given { mark, unmarked: 0 },
+            (true, 0) => Given { mark: !0, unmarked: !0 },
+            (true, mark) => Given { mark, unmarked: !mark },
+        }
+    }
+}
+
 /// `struct port` of the program.
 type Entry = [u32; 5];
+
+/// Entry of an interface, or of a VLAN of it; an empty one for index 0.
+fn entry(ifindex: u32, given: Given, tags: VlanTags) -> Entry {
+    if ifindex == 0 {
+        return [0; 5];
+    }
+    let mut tags = tags.iter().map(vlan);
+    let [outer, inner] = [tags.next().unwrap_or(0), tags.next().unwrap_or(0)];
+    [ifindex, given.mark, given.unmarked, outer, inner]
+}
 
 /// `struct vlan` of the program: the TPID in network byte order, then the identifier in the host's.
 fn vlan(tag: Tag) -> u32 {
@@ -166,3 +173,31 @@ fn vlan(tag: Tag) -> u32 {
 
 /// The map's name.
 const TABLE: &str = "back_ports";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::EtherType;
+
+    #[test]
+    fn an_entry_says_marks_and_tags_from_outside_to_inside() {
+        let with = |tags: VlanTags, tpid, id| tags.with(EtherType(tpid), id).expect("a VLAN");
+        let tags = with(with(VlanTags::NONE, 0x88a8, 5), 0x8100, 6);
+        let [outer, inner] = [(0x88a8, 5), (0x8100, 6)].map(|(tpid, id): (u16, u16)| {
+            let ([a, b], [c, d]) = (tpid.to_be_bytes(), id.to_ne_bytes());
+            u32::from_ne_bytes([a, b, c, d])
+        });
+        for (unmarks, mark, marks) in [
+            (false, 0, [0, 0]),
+            (false, 7, [7, 0]),
+            // The program at the interface takes off what says that there is none.
+            (true, 0, [!0, !0]),
+            (true, 7, [7, !7]),
+        ] {
+            let given = Given::back(unmarks, mark);
+            assert_eq!(entry(3, given, tags), [3, marks[0], marks[1], outer, inner]);
+            assert_eq!(entry(3, given, VlanTags::NONE), [3, marks[0], marks[1], 0, 0]);
+            assert_eq!(entry(0, given, tags), [0; 5]);
+        }
+    }
+}

@@ -26,6 +26,11 @@ fn packets_of_overlays_are_taken() {
                         v4(LOCAL4, 17, 0, &udp(6081, &[0; 40])),
                         Verdict::PassLocal,
                     ),
+                    (
+                        "VXLAN in fragments",
+                        v4(LOCAL4, 17, 0x2000, &udp(4789, &[8; 40])),
+                        Verdict::PassLocal,
+                    ),
                     ("GRE", v4(LOCAL4, 47, 0, &[0; 24]), taken),
                     ("L2TPv3", v4(LOCAL4, 115, 0, &[0; 24]), taken),
                     ("L2TPv3 over IPv6", v6(local6(), 115, &[0; 24]), taken),
