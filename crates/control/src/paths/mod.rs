@@ -281,7 +281,13 @@ impl Paths {
         };
         let exits: Vec<ProbeExit> =
             self.sessions.iter().map(|session| self.exit(&links, session)).collect();
-        if self.told.as_ref() == Some(&exits) {
+        // Where interfaces alone have changed the worker keeps all that it has of the sessions.
+        if let Some(told) = &self.told {
+            let changes = led_otherwise(told, &exits);
+            if !changes.is_empty() {
+                workers.lead_probes(changes);
+            }
+            self.told = Some(exits);
             return;
         }
         // Nothing is measured, and nothing was.
@@ -540,6 +546,12 @@ impl Paths {
             })
         })
     }
+}
+
+/// The exits that have changed, with their places.
+fn led_otherwise(told: &[ProbeExit], exits: &[ProbeExit]) -> Vec<(usize, ProbeExit)> {
+    let all = told.iter().zip(exits).enumerate();
+    all.filter(|(_, (was, is))| was != is).map(|(at, (_, is))| (at, *is)).collect()
 }
 
 /// Quality of a path as rules judge it. `None` while too little is known.

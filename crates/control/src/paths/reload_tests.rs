@@ -4,10 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use config::Config;
+use dataplane::ProbeExit;
 use mirror::{Change, Link, NextHop, Prefix, Route, Snapshot, XfrmInterface};
 use selection::{Quality, Standing};
 
-use super::{PathSelection, Paths};
+use super::rules::NO_INTERFACE;
+use super::{PathSelection, Paths, led_otherwise};
 use crate::clock::Now;
 use crate::in_memory::link;
 
@@ -177,4 +179,22 @@ fn a_route_to_a_path_that_was_removed_is_told() {
     let cable = ("cable".to_owned(), "10.2.0.0/16".to_owned(), 1);
     assert_eq!(told(&[path("fibre"), rules()]), [cable]);
     assert_eq!(told(&[path("fibre")]), [], "there is no rule to ask");
+}
+
+/// Tens of thousands of sessions are not told of again because one interface comes and goes.
+#[test]
+fn an_interface_that_flaps_changes_its_own_sessions_alone() {
+    let all: Vec<_> = (0..50_000).map(|n| ProbeExit::Tunnel(1 + n % 1000)).collect();
+    let gone = |index: u32| {
+        let exit = |exit: &ProbeExit| match *exit {
+            ProbeExit::Tunnel(of) if of == index => ProbeExit::Tunnel(NO_INTERFACE),
+            exit => exit,
+        };
+        all.iter().map(exit).collect::<Vec<_>>()
+    };
+    let changes = led_otherwise(&all, &gone(7));
+    let places: Vec<_> = changes.iter().map(|(at, _)| *at).collect();
+    assert_eq!(places, (6..50_000).step_by(1000).collect::<Vec<_>>());
+    assert!(changes.iter().all(|(_, exit)| *exit == ProbeExit::Tunnel(NO_INTERFACE)));
+    assert_eq!(led_otherwise(&all, &all), []);
 }

@@ -37,7 +37,7 @@ use crate::features::bfd::{BfdAsked, BfdChange, BfdReports};
 use crate::features::device::{self, DevicePacket, DeviceQueue};
 use crate::features::fragments::Fragments;
 use crate::features::look::Copier;
-use crate::features::paths::{PathReports, PathSetup};
+use crate::features::paths::{PathReports, PathSetup, ProbeExit};
 use crate::flows::FlowCache;
 use crate::host_limits::HostLimits;
 use crate::model::{Explanation, Handed, Newcomers, Now, PortKind, Probe, Source};
@@ -115,6 +115,8 @@ pub enum Command {
     Look(Box<Copier>),
     /// Measure these paths, and no others: for the first worker, which alone does.
     Measure(Box<PathSetup>),
+    /// Send the probes of these sessions otherwise, by their places in the setup; all else stays as it is.
+    LeadProbes(Vec<(usize, ProbeExit)>),
     /// Tell what was measured of paths.
     TellPaths {
         /// Sessions before the first that is told of.
@@ -492,6 +494,7 @@ impl Worker {
                 }
                 Command::Look(copier) => self.path.exec.rooms.looks.set_copier(*copier),
                 Command::Measure(setup) => self.follow_paths(*setup),
+                Command::LeadProbes(changes) => self.lead_probes(&changes),
                 Command::TellPaths { from, answer } => {
                     // Nobody waits for it any more: fine.
                     let _ = answer.send(self.report_paths(from));

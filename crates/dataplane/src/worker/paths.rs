@@ -1,6 +1,6 @@
 //! Paths that are measured: looked at once a round.
 
-use crate::features::paths::{PathReports, PathSetup, Paths};
+use crate::features::paths::{PathReports, PathSetup, Paths, ProbeExit};
 use crate::worker::Worker;
 
 impl Worker {
@@ -19,6 +19,13 @@ impl Worker {
         let now_ns = self.path.view.now.ns;
         let old = self.path.exec.rooms.paths.take();
         self.path.exec.rooms.paths = Paths::follow(old, setup, now_ns);
+    }
+
+    /// Sends the probes of some sessions otherwise.
+    pub(super) fn lead_probes(&mut self, changes: &[(usize, ProbeExit)]) {
+        if let Some(paths) = &mut self.path.exec.rooms.paths {
+            paths.lead(changes);
+        }
     }
 
     /// Tells what was measured of the sessions from a place on.

@@ -245,6 +245,34 @@ fn sessions_that_stay_go_on() {
     assert!(reports(&mut pair.a).sessions[0].answered < before);
 }
 
+#[test]
+fn an_interface_that_goes_stops_its_own_sessions_alone() {
+    let mut pair = Pair::new(&Spec::default());
+    measure(&pair.a, STAMP, stamp, 2);
+    reflect(&pair.b, Vec::new());
+    measured(&mut pair, 10);
+    let lead = |pair: &Pair, exit| {
+        // A place that there is not changes nothing.
+        let changes = vec![(0, ProbeExit::Tunnel(exit)), (99, ProbeExit::Tunnel(exit))];
+        pair.a.commands.send(Command::LeadProbes(changes)).expect("a worker");
+    };
+    lead(&pair, u32::MAX);
+    run(&mut pair.a);
+    let answered = |pair: &mut Pair| {
+        let sessions = reports(&mut pair.a).sessions;
+        [sessions[0].answered, sessions[1].answered]
+    };
+    measured(&mut pair, 20);
+    let before = answered(&mut pair);
+    measured(&mut pair, 30);
+    let gone = answered(&mut pair);
+    assert!(gone[0] == before[0] && gone[1] > before[1], "{before:?} {gone:?}");
+    lead(&pair, 0);
+    measured(&mut pair, 60);
+    let back = answered(&mut pair);
+    assert!(back[0] > gone[0] && back[1] > gone[1], "{gone:?} {back:?}");
+}
+
 /// Linux's answer to an echo request.
 fn echo_reply(request: &[u8]) -> Vec<u8> {
     let h = wire::parse_ip(request).expect("a packet");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use dataplane::{
     BfdAsked, BfdChange, BfdReports, Command, CopyReader, Explanation, PathReports, PathSetup,
-    PortKind, Probe, TapConfig, TapReader,
+    PortKind, Probe, ProbeExit, TapConfig, TapReader,
 };
 use io::Port;
 use policy::SaId;
@@ -120,6 +120,11 @@ impl Workers {
     /// Has the first worker measure these paths, and no others.
     pub fn measure(&self, setup: PathSetup) {
         self.send(FIRST, Command::Measure(Box::new(setup)));
+    }
+
+    /// Has probes of some sessions, by their places among those that are measured, leave otherwise.
+    pub fn lead_probes(&self, changes: Vec<(usize, ProbeExit)>) {
+        self.send(FIRST, Command::LeadProbes(changes));
     }
 
     /// Measurements of the sessions from a place on, some at once. `None` from a worker that is late.

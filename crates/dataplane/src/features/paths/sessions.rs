@@ -90,6 +90,16 @@ impl Paths {
         }))
     }
 
+    /// Has the probes of sessions, by their places, leave otherwise. The work is that of these sessions, however many others
+    /// there are.
+    pub(crate) fn lead(&mut self, changes: &[(usize, ProbeExit)]) {
+        for (at, exit) in changes {
+            if let Some(session) = self.sessions.get_mut(*at) {
+                session.exit = *exit;
+            }
+        }
+    }
+
     /// Time at which a session is to be looked at.
     pub(crate) fn due_ns(&self) -> Option<u64> {
         self.due.peek().map(|Reverse((due_ns, _))| *due_ns)
