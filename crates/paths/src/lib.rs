@@ -41,6 +41,7 @@
 #![forbid(unsafe_code)]
 
 pub mod echo;
+mod forgeries;
 pub mod fuzz;
 mod judge;
 mod labels;

@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 use std::collections::HashMap;
 
+use crate::forgeries::Forgeries;
 use crate::labels::Remover;
 use crate::stamp::tlv::{self, Class, Numbers};
 use crate::stamp::{
@@ -40,6 +41,7 @@ pub struct Reflector {
     tokens: Tokens,
     /// Checks of HMACs, where they are bounded.
     checks: Option<Tokens>,
+    forgeries: Forgeries,
     reflections: Reflections,
     remover: Option<Remover>,
 }
@@ -82,7 +84,8 @@ pub struct Reflections {
     pub malformed: u64,
     /// Probes with the HMAC of no key.
     pub unauthentic: u64,
-    /// Probes beyond the limit of a second, and of a reflector in clear those beyond what it checks in a second.
+    /// Probes beyond the limit of a second, of a reflector in clear those beyond what it checks in a second, and those of a
+    /// source of too many with the HMAC of no key.
     pub limited: u64,
     /// Reflections, which somebody sent in the name of their reflector: two reflectors would send them to and fro.
     pub reflection: u64,
@@ -122,7 +125,17 @@ impl Reflector {
         let counts = HashMap::with_capacity(limits.sessions);
         let reflections = Reflections::default();
         let (tokens, checks, used_until_ns, remover) = (Tokens::full(), None, 0, None);
-        Reflector { keys, limits, counts, used_until_ns, tokens, checks, reflections, remover }
+        Reflector {
+            keys,
+            limits,
+            counts,
+            used_until_ns,
+            tokens,
+            checks,
+            forgeries: Forgeries::new(),
+            reflections,
+            remover,
+        }
     }
 
     /// The same, of a host that removes second copies: senders that ask get labels.
@@ -157,14 +170,23 @@ impl Reflector {
         count: impl FnOnce() -> Option<Counts>,
         out: &mut [u8],
     ) -> Option<(usize, u8)> {
+        let source = self.forgeries.place(asked.from.ip(), stay.now_ns);
+        let Some((place, likely)) = source else {
+            self.reflections.limited += 1;
+            return None;
+        };
         let checks_a_second = self.limits.per_second.saturating_mul(CHECKS);
         if self.checks.as_mut().is_some_and(|it| !it.take(checks_a_second, stay.now_ns)) {
             self.reflections.limited += 1;
             return None;
         }
-        let (key, packet) = match self.parse(probe) {
-            Ok(parsed) => parsed,
+        let (key, packet) = match self.parse(probe, likely) {
+            Ok((key, packet)) => {
+                key.into_iter().for_each(|key| self.forgeries.proven(place, key));
+                (key, packet)
+            }
             Err(Malformed::Hmac) => {
+                self.forgeries.forged(place, stay.now_ns);
                 self.reflections.unauthentic += 1;
                 return None;
             }
@@ -207,15 +229,17 @@ impl Reflector {
         Some((probe.len(), class.goes))
     }
 
-    /// The test packet, and the place of its key.
-    fn parse(&self, probe: &[u8]) -> Result<(Option<usize>, TestPacket), Malformed> {
+    /// The test packet, and the place of its key. One key is `likely`, and tried first.
+    fn parse(&self, probe: &[u8], likely: usize) -> Result<(Option<usize>, TestPacket), Malformed> {
         if self.keys.is_empty() {
             return Ok((None, TestPacket::parse(None, probe)?));
         }
         if probe.len() < Layout::KEYED.len {
             return Err(Malformed::Short);
         }
-        for (at, key) in self.keys.iter().enumerate() {
+        let all = || self.keys.iter().enumerate();
+        let rest = all().filter(|(at, _)| *at != likely);
+        for (at, key) in all().skip(likely).take(1).chain(rest) {
             match TestPacket::parse(Some(key), probe) {
                 Err(Malformed::Hmac) => {}
                 parsed => return Ok((Some(at), parsed?)),
@@ -415,9 +439,11 @@ mod tests {
         let key = Key::new(&[7; 32]).expect("a key");
         let limits = Limits { per_second: 10, sessions: 0 };
         let mut keyed = Reflector::in_clear(vec![key.clone()], limits).expect("one");
-        let forged = [0; 112];
-        for _ in 0..500 {
-            assert_eq!(reflected(&mut keyed, &forged, 1, 0), None);
+        // Forged in the names of many: of one no more than a few are checked.
+        for n in 0..500_u32 {
+            let from = SocketAddr::from(((10_u32 << 24 | n).to_be_bytes(), 1));
+            let (asked, mut out) = (Asked { from, ..asked(1) }, [0; 256]);
+            assert!(keyed.reflect(&[0; 112], asked, stay(0), || None, &mut out).is_none());
         }
         let seen = keyed.reflections();
         assert_eq!((seen.unauthentic, seen.limited), (80, 420), "no more HMACs than that");
@@ -441,5 +467,27 @@ mod tests {
             let is_open = keys.is_empty();
             assert_eq!(reflected(&mut other, &padded, 1, 0).is_some(), is_open);
         }
+    }
+
+    #[test]
+    fn forged_probes_of_one_source_are_read_no_more_and_those_of_others_are() {
+        let keys: Vec<_> = (1..9).map(|b| Key::new(&[b; 32]).expect("a key")).collect();
+        let mut reflector = Reflector::new(keys.clone(), LIMITS);
+        let mut from = |last, probe: &[u8], now_ns| {
+            let from = SocketAddr::from(([192, 0, 2, last], 1));
+            let mut out = [0; 256];
+            let asked = Asked { from, ..asked(1) };
+            reflector.reflect(probe, asked, stay(now_ns), || None, &mut out).is_some()
+        };
+        let honest = probe(1, Some(&keys[7]));
+        for _ in 0..1000 {
+            assert!(!from(66, &[0; 112], 0));
+        }
+        // Two of three may be in the forger's place; not all of them.
+        assert!((1..4).any(|last| from(last, &honest, 0)));
+        assert!(!from(66, &honest, 0), "it has forged too many");
+        assert!(from(66, &honest, SECOND_NS));
+        let seen = reflector.reflections();
+        assert_eq!((seen.unauthentic, seen.limited >= 985), (16, true), "no more HMACs than that");
     }
 }
