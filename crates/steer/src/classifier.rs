@@ -9,6 +9,7 @@ use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfLoader, Pod};
 
 use crate::Aligned;
+use crate::again::load_again;
 use crate::error::{SteerError, chain, load_hint, short};
 
 /// Loads an object whose only program is `name`, and attaches that to an interface where it receives or
@@ -34,7 +35,7 @@ pub(crate) fn load(
     let mut object =
         EbpfLoader::new().load(&object.0).map_err(|error| load_error(chain(&error)))?;
     program(&mut object, name)
-        .and_then(|classifier| classifier.load().map_err(|error| chain(&error)))
+        .and_then(|classifier| load_again(|| classifier.load()).map_err(|error| chain(&error)))
         .map_err(load_error)?;
     Ok(object)
 }

@@ -74,6 +74,7 @@
 
 #![deny(unsafe_code)]
 
+mod again;
 mod attach;
 pub mod back;
 mod classifier;

@@ -11,6 +11,7 @@ use aya::programs::links::FdLink;
 use aya::{Ebpf, EbpfLoader};
 use wire::VlanTags;
 
+use crate::again::load_again;
 use crate::attach::attach;
 use crate::config::{Attached, Flow, Hook, Mode, Prefix, SteerConfig, UdpPorts};
 use crate::error::{SteerError, chain, load_error, refused_trial, short};
@@ -120,7 +121,8 @@ impl Steer {
         let xdp: &mut Xdp = named(&mut self.program, self.name, &self.interface)?;
         if xdp.fd().is_err() {
             let interface = &self.interface;
-            xdp.load().map_err(|error| load_error(interface, short(&chain(&error))))?;
+            load_again(|| xdp.load())
+                .map_err(|error| load_error(interface, short(&chain(&error))))?;
         }
         Ok(xdp)
     }
@@ -597,9 +599,10 @@ impl Loader {
             .map_err(|(table, reason)| load_error(format!("map {table}: {reason}")))?;
         match config.hook {
             Hook::Xdp if tags.is_loaded() => {}
-            Hook::Xdp => named::<Xdp>(&mut program, name, interface)?
-                .load()
-                .map_err(|error| load_error(short(&chain(&error))))?,
+            Hook::Xdp => {
+                let xdp = named::<Xdp>(&mut program, name, interface)?;
+                load_again(|| xdp.load()).map_err(|error| load_error(short(&chain(&error))))?;
+            }
             Hook::Packet => packet::load(&mut program, interface)?,
         }
         Ok((program, maps, name, tags))

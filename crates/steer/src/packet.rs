@@ -13,6 +13,7 @@ use aya::programs::{
     TestRunOptions,
 };
 
+use crate::again::load_again;
 use crate::error::{SteerError, chain, load_error, refused_trial, short};
 
 /// The program at tc ingress, and the sockets' filter; see `bpf/packet.bpf.c`.
@@ -38,8 +39,10 @@ where
 /// Loads both programs: the filter of the sockets, and the one at tc ingress.
 pub(crate) fn load(object: &mut Ebpf, interface: &str) -> Result<(), SteerError> {
     let fail = |error: ProgramError| load_error(interface, short(&chain(&error)));
-    named::<SocketFilter>(object, SIFT, interface)?.load().map_err(fail)?;
-    named::<SchedClassifier>(object, SHUT, interface)?.load().map_err(fail)
+    let sift = named::<SocketFilter>(object, SIFT, interface)?;
+    load_again(|| sift.load()).map_err(fail)?;
+    let shut = named::<SchedClassifier>(object, SHUT, interface)?;
+    load_again(|| shut.load()).map_err(fail)
 }
 
 /// Attaches the program at tc ingress, before those that are there. The object keeps the link.

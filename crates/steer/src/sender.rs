@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use aya::programs::{ProgramError, SocketFilter};
 use aya::{Ebpf, EbpfLoader};
 
+use crate::again::load_again;
 use crate::classifier::load_error;
 use crate::error::{SteerError, chain};
 
@@ -26,7 +27,7 @@ impl SenderCpu {
         let mut program =
             EbpfLoader::new().load(&crate::SENDER_OBJECT.0).map_err(|error| fail(chain(&error)))?;
         filter(&mut program)
-            .and_then(|filter| filter.load().map_err(|error| chain(&error)))
+            .and_then(|filter| load_again(|| filter.load()).map_err(|error| chain(&error)))
             .map_err(fail)?;
         Ok(Self { interface: interface.to_owned(), program })
     }

@@ -17,6 +17,7 @@ use aya::Ebpf;
 use aya::maps::Map;
 use aya_obj::Object;
 
+use crate::again::call_again;
 use crate::config::{Hook, Mode, SteerConfig};
 use crate::device::Device;
 use crate::error::{SteerError, chain, short};
@@ -143,7 +144,7 @@ fn load(maps: &Ebpf, ifindex: u32, frags: bool, teller: &Teller) -> Result<Owned
     let instructions = &mut function.ok_or_else(|| format!("no function {name}"))?.instructions;
     kfunc::fill_in(instructions, number);
     let load = |log: &mut [u8]| syscall::load(instructions, &program.license, ifindex, frags, log);
-    load(&mut []).map_err(|error| {
+    call_again(|| load(&mut [])).map_err(|error| {
         // Once more, as the verifier says why only where it is asked to.
         let mut log = vec![0; LOG_LEN];
         let _ = load(&mut log);

@@ -162,6 +162,7 @@ fn what_is_not_for_ipsec_passes() {
             ("IPv4 with a length of 4", ethernet(&[], 0x0800, &[0x41; 40]), Verdict::PassMalformed),
             ("group MAC", group, Verdict::PassMulticast),
             ("multicast", v4([224, 0, 0, 5], 89, 0, &[0; 40]), Verdict::PassMulticast),
+            ("to no address", v4([0; 4], 17, 0, &udp(67, b"x")), Verdict::PassMulticast),
             ("broadcast", v4([255; 4], 17, 0, &udp(67, b"x")), Verdict::PassMulticast),
             ("IPv6 multicast", v6(multicast6, 17, &udp(9, b"x")), Verdict::PassMulticast),
             ("to us", v4(LOCAL4, 6, 0, &[0; 20]), Verdict::PassLocal),
@@ -267,6 +268,8 @@ fn ike_and_keepalives_pass() {
                 ),
                 ("empty datagram", v4(LOCAL4, 17, 0, &udp(4500, &[])), Verdict::PassIke),
                 ("three bytes", v4(LOCAL4, 17, 0, &udp(4500, &[1, 2, 3])), Verdict::PassIke),
+                // As much as an SPI, which makes it ESP however short it is.
+                ("four bytes", v4(LOCAL4, 17, 0, &udp(4500, &SPI.to_be_bytes())), Verdict::TakeEsp),
                 ("cut UDP header", v4(LOCAL4, 17, 0, &[1, 2, 3]), Verdict::PassLocal),
                 ("other UDP", v4(LOCAL4, 17, 0, &udp(53, &esp(SPI))), Verdict::PassLocal),
             ];
