@@ -15,7 +15,7 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use super::coalesce::udp_checksum_is_right;
+use super::checks::udp_checksum_is_right;
 use super::inside;
 use super::layout::{Layout, UDP, put, set_ipv4_checksum, word};
 use super::vnet::UdpTunnel;

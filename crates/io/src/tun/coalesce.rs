@@ -24,10 +24,10 @@
 
 use arrayvec::ArrayVec;
 
-use crate::checksum::Sum;
 use crate::umem::BURST_LEN;
 
 use super::around::{Around, Ends};
+use super::checks::{computed, sum_without, udp_checksum_is_right};
 use super::layout::{Layout, TCP, UDP, double_word, put, set_ipv4_checksum, word};
 use super::segment::is_natt;
 use super::vnet::{Gso, VnetHeader};
@@ -413,26 +413,6 @@ fn checksums_right(packet: &[u8], is: &Segment) -> bool {
     }
     ip_right
         && computed(packet, &layout, is.csum_offset()) == Some(word(transport, is.csum_offset()))
-}
-
-/// True if a UDP packet's checksum is what segmentation would compute: zero is sent as its other form.
-pub(super) fn udp_checksum_is_right(packet: &[u8], layout: &Layout) -> bool {
-    let found = word(packet, layout.ip_len + 6);
-    computed(packet, layout, 6)
-        .is_some_and(|checksum| checksum == found || checksum == 0 && found == 0xffff)
-}
-
-/// The checksum of a packet whose field lies at a place of the transport header.
-fn computed(packet: &[u8], layout: &Layout, at: usize) -> Option<u16> {
-    let transport = packet.get(layout.ip_len..)?;
-    let pseudo = layout.pseudo_header(packet, transport.len()).folded();
-    Some(sum_without(transport, at)?.word(pseudo).checksum())
-}
-
-/// The sum of all but the two bytes at a place.
-fn sum_without(bytes: &[u8], at: usize) -> Option<Sum> {
-    let (before, rest) = bytes.split_at_checked(at)?;
-    Some(Sum::default().bytes(before).bytes(rest.get(2..)?))
 }
 
 /// Plans and joins what arbitrary bytes describe; a fuzz target's entry. Each packet is preceded

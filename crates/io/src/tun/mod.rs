@@ -28,6 +28,7 @@
 
 mod around;
 pub mod back;
+mod checks;
 mod choice;
 pub mod coalesce;
 mod inside;
