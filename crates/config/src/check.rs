@@ -11,7 +11,7 @@ use tracing_subscriber::filter::Targets;
 use super::limit::{LimitConfig, Names};
 use super::packets::{INTERFACE_RULE, Packets};
 use super::paths::Around;
-use super::problem::Problem;
+use super::problem::{Problem, nearest};
 use super::tunnel::or_any;
 use super::worker::MAX_CRYPTO_CPUS;
 use super::{Config, Cpus, SourceChoice, VlanConfig, valid_interface, valid_name};
@@ -95,9 +95,7 @@ impl Config {
             found.add(key, &value, remedy);
         }
         let names = Names { is_name: valid_name, is_interface: valid_interface };
-        for (at, key, value, remedy) in super::steer::problems(&self.steers, &self.paths, names) {
-            found.add(format!("steer[{at}].{key}"), &value, remedy);
-        }
+        found.0.extend(super::steer::problems(&self.steers, &self.paths, names));
         if !(1..=86_400).contains(&self.path_mtu.lifetime_s) {
             found.add("path_mtu.lifetime_s", &self.path_mtu.lifetime_s, "1 to 86400 seconds");
         }
@@ -294,12 +292,13 @@ impl Config {
             } else if !is_known(name) {
                 let wrong = "there is no such application";
                 let is_of_ndpi = ndpi::applications().any(|known| known == name);
-                let remedy = match is_of_ndpi {
-                    true => "nDPI tells it: ndpi = true in [applications]",
-                    false => {
-                        "the name of an [[application]], or of one that is built in: \
-                         docs/guides/applications.md"
-                    }
+                let names = catalogue.iter().flat_map(|all| all.all().map(|(_, name)| name));
+                let remedy = match nearest(name, names) {
+                    _ if is_of_ndpi => "nDPI tells it: ndpi = true in [applications]".to_owned(),
+                    Some(near) => format!("did you mean {near}?"),
+                    None => "the name of an [[application]], or of one that is built in: \
+                             docs/guides/applications.md"
+                        .to_owned(),
                 };
                 found.say(key, name, wrong, remedy);
             }

@@ -29,6 +29,7 @@
 //! | `tunnel_headers` | `[tunnel_headers]`                             |
 //! | `prefix`         | how an address prefix is written               |
 //! | `document`       | the file as a tree with places                 |
+//! | `keys`           | tables and their keys                          |
 //! | `shape`          | unknown keys, wrong types                      |
 //! | `check`          | which values cannot be                         |
 //! | `fixed`          | which keys take effect only with a restart     |
@@ -46,6 +47,7 @@ mod engine;
 mod fixed;
 mod gtpu;
 mod iptfs;
+mod keys;
 mod limit;
 mod limit_shape;
 mod limit_values;
@@ -87,6 +89,7 @@ pub use self::gtpu::{GtpuConfig, GtpuOtherwise};
 pub use self::iptfs::{IptfsConfig, IptfsRates};
 pub use self::limit::{By as LimitBy, EachOf as LimitEachOf, LimitConfig};
 pub use self::limit_values::{Burst, Rate};
+pub use self::marks::Dscp;
 pub use self::marks::MarkConfig;
 pub use self::memif::{MemifConfig, MemifRole};
 use self::names::valid_interface;
@@ -99,7 +102,7 @@ use self::port::{Port, PortSection};
 pub use self::port::{PortConfig, Sockets, XdpMode};
 pub use self::prefix::AddressPrefix;
 use self::problem::Place;
-pub use self::problem::{Listed, Problem, nearest};
+pub use self::problem::{Listed, Problem, instead, nearest};
 pub use self::security::SecurityConfig;
 pub use self::srv6::{SidConfig, Srv6Config};
 pub use self::steer::SteerConfig;
@@ -457,7 +460,7 @@ impl Config {
             return Examined { name, problems, ..Examined::default() };
         }
         let shape::Shaped { value, lacks_elements, mut problems } =
-            shape::read::<Config>(&document);
+            shape::read::<Config>(&document, &keys::owners::<Config>);
         let Some(mut config) = value.filter(|_| !lacks_elements) else {
             return Examined { name, problems, ..Examined::default() };
         };
@@ -519,10 +522,12 @@ impl Config {
     /// Settings that are possible, and have no effect, as far as the file alone tells.
     fn warnings(&self) -> Vec<Problem> {
         let warning = |text| Problem::new("", &"", text, "");
-        match self.sids.is_empty() {
+        let mut warnings: Vec<Problem> = match self.sids.is_empty() {
             true => Vec::new(),
             false => self.srv6.closed(|_| true).map(warning).collect(),
-        }
+        };
+        warnings.extend(steer::warnings(&self.steers, &self.paths));
+        warnings
     }
 }
 

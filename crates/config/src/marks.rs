@@ -1,5 +1,8 @@
 //! `[[mark]]`: which marks packets get that arrive at a port.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::Deserialize;
 
 use super::prefix::AddressPrefix;
@@ -26,7 +29,7 @@ pub struct MarkConfig {
 
 /// A code point of Differentiated Services, as a number or by its class: `46`, `"EF"`, `"AF41"`, `"CS1"`,
 /// `"VA"`, `"LE"`, `"BE"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub struct Dscp(pub u8);
 
 impl Dscp {
@@ -54,6 +57,48 @@ impl Dscp {
             _ => return None,
         };
         Some(Dscp(value))
+    }
+}
+
+impl Dscp {
+    /// The class with this code point, as [`Dscp::of_class`] reads it; none for one without a name.
+    fn class(self) -> Option<String> {
+        Some(match self.0 {
+            0 => "BE".into(),
+            1 => "LE".into(),
+            44 => "VA".into(),
+            46 => "EF".into(),
+            point if point % 8 == 0 => format!("CS{}", point / 8),
+            point => {
+                let (class, drop) = (point >> 3, point >> 1 & 3);
+                let is_assured = point % 2 == 0 && (1..=4).contains(&class) && drop > 0;
+                is_assured.then(|| format!("AF{class}{drop}"))?
+            }
+        })
+    }
+
+    /// As the file writes it: `"EF"`, or a number where it has no class.
+    pub(super) fn written(self) -> String {
+        self.class().map_or_else(|| self.0.to_string(), |class| format!("{class:?}"))
+    }
+}
+
+impl fmt::Display for Dscp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.class() {
+            Some(class) => f.write_str(&class),
+            None => self.0.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Dscp {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Dscp, String> {
+        let number = text.parse().ok().map(Dscp).filter(|dscp| *dscp <= Dscp::MAX);
+        let dscp = number.or_else(|| Dscp::of_class(text));
+        dscp.ok_or_else(|| format!("this is no DSCP; give {}", Dscp::ALLOWED))
     }
 }
 
@@ -95,6 +140,16 @@ mod tests {
         ] {
             assert_eq!(of(name), Some(value), "{name}");
         }
+        for (value, name) in
+            [(0, "BE"), (1, "LE"), (8, "CS1"), (38, "AF43"), (46, "EF"), (56, "CS7")]
+        {
+            assert_eq!(Dscp(value).to_string(), name);
+        }
+        for value in 0..64 {
+            let dscp = Dscp(value);
+            assert_eq!(dscp.to_string().parse(), Ok(dscp), "{value}");
+        }
+        assert!("64".parse::<Dscp>().is_err() && "-1".parse::<Dscp>().is_err());
         for name in ["", "CS8", "AF01", "AF51", "AF14", "AF1", "EFF", "CS", "46"] {
             assert_eq!(of(name), None, "{name}");
         }

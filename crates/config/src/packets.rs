@@ -119,6 +119,24 @@ impl Packets<'_> {
             || application.is_some()
     }
 
+    /// True if it is about all packets that another entry is about.
+    pub(super) fn covers(&self, other: &Packets<'_>) -> bool {
+        fn holds<T: PartialEq>(wanted: Option<T>, others: Option<T>) -> bool {
+            wanted.is_none() || wanted == others
+        }
+        let within = |wide: Option<AddressPrefix>, narrow: Option<AddressPrefix>| {
+            wide.is_none_or(|wide| narrow.is_some_and(|narrow| wide.covers(narrow)))
+        };
+        let Packets { direction, interface, src, dst, dscp, mark, application } = *self;
+        (direction == Way::Both || direction == other.direction)
+            && holds(interface, other.interface)
+            && within(src, other.src)
+            && within(dst, other.dst)
+            && holds(dscp, other.dscp)
+            && holds(mark, other.mark)
+            && holds(application, other.application)
+    }
+
     /// The rule that workers read, on packets that come in by one of `interfaces`; any if there are none.
     pub fn matches(
         &self,

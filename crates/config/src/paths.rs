@@ -306,6 +306,14 @@ impl PathConfig {
                 "1 to 60000 milliseconds",
             )
         })
+        .or_else(|| {
+            let bounds =
+                [("max_delay_ms", self.max_delay_ms), ("max_jitter_ms", self.max_jitter_ms)];
+            let beyond = |(_, bound): &(_, Option<u32>)| *bound > Some(self.timeout_ms());
+            let (key, bound) = bounds.into_iter().find(beyond)?;
+            let allowed = "at most timeout_ms, after which a probe counts as lost";
+            Some((key, bound?.to_string(), allowed))
+        })
     }
 }
 
@@ -500,6 +508,11 @@ mod tests {
             (of("max_loss_percent = 101"), "path[0].max_loss_percent"),
             (of("max_delay_ms = 0"), "path[0].max_delay_ms"),
             (of("max_jitter_ms = 60001"), "path[0].max_jitter_ms"),
+            (
+                of("max_delay_ms = 1001"),
+                "max_delay_ms = 1001: this cannot be\n  at most timeout_ms",
+            ),
+            (of("timeout_ms = 500\nmax_jitter_ms = 501"), "path[0].max_jitter_ms = 501"),
             (of("mode = \"bfd\""), "stamp, icmp"),
             (eighty, "probes a second"),
             ("[paths]\nkey_files = [\"key\"]\n".into(), "paths.key_files[0]"),

@@ -35,6 +35,13 @@ impl<'de> Deserialize<'de> for AddressPrefix {
     }
 }
 
+impl AddressPrefix {
+    /// True if all addresses of another prefix are in this one.
+    pub(super) fn covers(self, other: AddressPrefix) -> bool {
+        self.0.len <= other.0.len && self.0.contains(other.0.addr)
+    }
+}
+
 /// An address without the bits beyond a length.
 fn network(addr: IpAddr, len: u8) -> IpAddr {
     let len = u32::from(len);

@@ -65,7 +65,8 @@ impl Problem {
 fn is_bare(value: &str) -> bool {
     let hex = value.strip_prefix("0x");
     let is_hex = hex.is_some_and(|digits| u64::from_str_radix(digits, 16).is_ok());
-    let is_number = is_hex || value.parse::<i64>().is_ok() || value.parse::<u64>().is_ok();
+    let is_digits = value.bytes().all(|byte| byte.is_ascii_digit() || b"-.".contains(&byte));
+    let is_number = is_hex || is_digits && value.parse::<f64>().is_ok();
     is_number || value == "true" || value == "false" || value.starts_with(['[', '{'])
 }
 
@@ -119,15 +120,31 @@ pub fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> Opti
         .map(|(_, known)| known)
 }
 
-/// Suggestion for a word, in front of those that there are: `did you mean "native"? There is auto,
-/// native`.
+/// The only word of a list that has all parts of another: `max_delay_ms` for `delay`.
+fn holder<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
+    let lowered = word.to_lowercase();
+    let has_part = |known: &str, part: &str| known.split('_').any(|of| of == part);
+    let has_all = |known: &&&str| lowered.split(['_', '-', ' ']).all(|part| has_part(known, part));
+    let mut holders = known.iter().filter(has_all);
+    holders.next().filter(|_| holders.next().is_none()).copied()
+}
+
+/// Suggestion for a word, in front of those that there are: `did you mean native? There is auto, native`. Of many the first
+/// ones are listed.
 pub fn instead(word: &str, known: &[&str]) -> String {
-    let all = known.join(", ");
-    match nearest(word, known.iter().copied()) {
+    let (listed, more) = known.split_at(known.len().min(LISTED));
+    let mut all = listed.join(", ");
+    if !more.is_empty() {
+        all += &format!(" and {} more", more.len());
+    }
+    match nearest(word, known.iter().copied()).or_else(|| holder(word, known)) {
         Some(near) => format!("did you mean {near}? There is {all}"),
         None => format!("there is {all}"),
     }
 }
+
+/// Words that are listed: more than any table has keys.
+const LISTED: usize = 48;
 
 #[cfg(test)]
 mod tests {
@@ -148,15 +165,33 @@ mod tests {
             assert_eq!(nearest(word, known), near, "{word}");
         }
         assert_eq!(instead("mdoe", &["mode", "kind"]), "did you mean mode? There is mode, kind");
+        let keys = ["name", "max_delay_ms", "max_loss_percent", "parity", "parity_ms"];
+        for (word, near) in [
+            ("delay", Some("max_delay_ms")),
+            ("delay_ms", Some("max_delay_ms")),
+            ("loss-percent", Some("max_loss_percent")),
+            ("max", None),
+            ("ms", None),
+            ("", None),
+        ] {
+            assert_eq!(holder(word, &keys), near, "{word}");
+        }
+        let names: Vec<String> = (0..1000).map(|number| format!("path{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let said = instead("pth7", &names);
+        assert!(
+            said.starts_with("did you mean path7?") && said.ends_with("and 952 more"),
+            "{said}"
+        );
     }
 
     #[test]
     fn values_are_quoted_as_the_file_does() {
         let subject = |value: &str| Problem::of_value("a.b", &value, "").subject();
-        for bare in ["12", "-3", "0x1f", "true", "[0, 99]"] {
+        for bare in ["12", "-3", "1.5", "0x1f", "true", "[0, 99]"] {
             assert_eq!(subject(bare), format!("a.b = {bare}"));
         }
-        for text in ["wan", "10.2.0.0", "::1", "a b", "10.2.0.1/16", "0B", "1500B", "inf"] {
+        for text in ["wan", "10.2.0.0", "::1", "a b", "10.2.0.1/16", "0B", "1500B", "inf", "1e3"] {
             assert_eq!(subject(text), format!("a.b = {text:?}"));
         }
         assert_eq!(subject(""), "a.b");

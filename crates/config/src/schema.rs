@@ -4,41 +4,15 @@
 use std::collections::BTreeSet;
 
 use super::Config;
+use super::keys::{Table, tables};
 
 const EXAMPLE: &str = include_str!("../../../packaging/example.toml");
 const REFERENCE: &str = include_str!("../../../docs/reference/configuration.md");
 
-/// No key of ours.
-const NONE: &str = "no_such_key";
-
-/// The keys that stand beside [`NONE`], as the parser lists them; none if the parser does not come that far.
-fn beside(text: &str) -> Option<Vec<String>> {
-    let error = toml::from_str::<Config>(text).err()?.message().to_owned();
-    let listed = error.strip_prefix(&format!("unknown field `{NONE}`, expected"))?;
-    Some(listed.split('`').skip(1).step_by(2).map(str::to_owned).collect())
-}
-
 /// Every key of the schema: `name`, `port.interface`, `device.kind`.
 fn schema() -> BTreeSet<String> {
-    let mut keys = BTreeSet::new();
-    for top in beside(&format!("{NONE} = 1")).expect("unknown keys are errors") {
-        let tables = [format!("[{top}]"), format!("[[{top}]]"), format!("[{top}.a]")];
-        match tables.iter().find_map(|table| beside(&format!("{table}\n{NONE} = 1"))) {
-            Some(below) => below.iter().for_each(|key| add(&mut keys, &format!("{top}.{key}"))),
-            None => _ = keys.insert(top),
-        }
-    }
-    keys
-}
-
-/// Adds a key, or those of the table that it is the name of.
-fn add(keys: &mut BTreeSet<String>, key: &str) {
-    // Any name of a device would do.
-    let table = Some(key).filter(|key| !key.starts_with("device."));
-    match table.and_then(|key| beside(&format!("[{key}]\n{NONE} = 1"))) {
-        Some(below) => keys.extend(below.iter().map(|inner| format!("{key}.{inner}"))),
-        None => _ = keys.insert(key.to_owned()),
-    }
+    let keys = |table: Table| table.keys.into_iter().map(move |key| in_table(&table.name, key));
+    tables::<Config>().into_iter().flat_map(keys).collect()
 }
 
 /// The words in back quotes.

@@ -28,8 +28,19 @@ pub struct Shaped<T> {
 /// Most problems that are listed.
 const MOST: usize = 100;
 
-/// Reads a type.
-pub fn read<T: DeserializeOwned>(document: &Document) -> Shaped<T> {
+/// Keys that a type has in the table where a document has one that is unknown.
+pub fn known_beside<T: DeserializeOwned>(document: &Document) -> Option<&'static [&'static str]> {
+    match T::deserialize(&document.root).err()?.what {
+        What::UnknownKey { known, .. } => Some(known),
+        _ => None,
+    }
+}
+
+/// Reads a type. `owners` names the tables that have a key.
+pub fn read<T: DeserializeOwned>(
+    document: &Document,
+    owners: &dyn Fn(&str) -> Vec<String>,
+) -> Shaped<T> {
     let mut root = document.root.clone();
     let mut shaped = Shaped { value: None, lacks_elements: false, problems: Vec::new() };
     while shaped.problems.len() < MOST {
@@ -42,7 +53,7 @@ pub fn read<T: DeserializeOwned>(document: &Document) -> Shaped<T> {
                 let path: Vec<Step> = error.path.iter().rev().cloned().collect();
                 let is_missing = matches!(error.what, What::Missing(_));
                 shaped.lacks_elements |= is_missing;
-                let problem = error.problem(document, &path);
+                let problem = error.problem(document, &path, owners);
                 if !is_missing || !is_explained(&shaped.problems, &problem) {
                     shaped.problems.push(problem);
                 }
@@ -75,10 +86,21 @@ pub struct ShapeError {
 
 #[derive(Debug)]
 enum What {
-    UnknownKey { found: String, known: &'static [&'static str] },
-    UnknownValue { found: String, known: &'static [&'static str] },
+    UnknownKey {
+        found: String,
+        known: &'static [&'static str],
+    },
+    UnknownValue {
+        found: String,
+        known: &'static [&'static str],
+    },
     Missing(&'static str),
-    Type { found: String, wanted: String },
+    Type {
+        found: String,
+        wanted: String,
+    },
+    /// A table of which there is one, as a list of tables.
+    Repeated,
     Said(String),
 }
 
@@ -92,7 +114,12 @@ impl ShapeError {
         self
     }
 
-    fn problem(&self, document: &Document, path: &[Step]) -> Problem {
+    fn problem(
+        &self,
+        document: &Document,
+        path: &[Step],
+        owners: &dyn Fn(&str) -> Vec<String>,
+    ) -> Problem {
         let is_key = matches!(self.what, What::UnknownKey { .. } | What::Missing(_));
         let place = document.place_at(path, !is_key);
         let mut key = written(path);
@@ -103,7 +130,16 @@ impl ShapeError {
         let (wrong, remedy) = match &self.what {
             What::UnknownKey { found, known } => {
                 value.clear();
-                (format!("unknown key {found:?}"), instead(found, known))
+                let here = instead(found, known);
+                let owners = match here.starts_with("there is ") {
+                    true => owners(found),
+                    false => Vec::new(),
+                };
+                let remedy = match owners.is_empty() {
+                    true => here,
+                    false => format!("it is a key of {}; here {here}", owners.join(", ")),
+                };
+                (format!("unknown key {found:?}"), remedy)
             }
             What::UnknownValue { found, known } => {
                 ("this value is not known".into(), instead(found, known))
@@ -113,8 +149,21 @@ impl ShapeError {
                 value.clear();
                 ("this key is missing".into(), format!("add {name} = ... to the table"))
             }
+            What::Type { found, wanted } if found == TABLE && wanted == LIST && path.len() == 1 => {
+                (
+                    format!("this is {found}"),
+                    format!("write [[{key}]], with two brackets, as in [[port]]"),
+                )
+            }
             What::Type { found, wanted } => {
-                (format!("this is {found}"), format!("write {}", plainly(wanted)))
+                let unquoted =
+                    if found == "text" && is_number(wanted) { ", without quotes" } else { "" };
+                (format!("this is {found}"), format!("write {}{unquoted}", plainly(wanted)))
+            }
+            What::Repeated => {
+                value.clear();
+                let remedy = format!("write [{key}], once, with one pair of brackets");
+                ("this is a list of tables".into(), remedy)
             }
             What::Said(text) if text.contains("IP address syntax") => {
                 ("this is no address".into(), ADDRESS.into())
@@ -133,18 +182,28 @@ const SECRET: &str = ".secret";
 
 const ADDRESS: &str = "write an address such as \"192.0.2.1\" or \"2001:db8::1\"";
 
+/// A value that is a table.
+const TABLE: &str = "a table";
+
+/// The expectation of a list's deserializer.
+const LIST: &str = "a sequence";
+
+/// True if a type's deserializer expects a number.
+fn is_number(wanted: &str) -> bool {
+    matches!(wanted, "u8" | "u16" | "u32" | "u64" | "usize" | "f64")
+}
+
 /// The expectation of a type's deserializer, in an operator's words.
 fn plainly(wanted: &str) -> String {
     match wanted {
+        "f64" => "a number".into(),
         "a string" => "text in quotes".into(),
         "a boolean" => "true or false".into(),
         "u8" => "a number from 0 to 255".into(),
         "u16" => "a number from 0 to 65535".into(),
         "u32" => "a number from 0 to 4294967295".into(),
         "u64" | "usize" => "a number, not below 0".into(),
-        "a sequence" => {
-            "a list: [...], or of tables [[...]], with two brackets, as in [[port]]".into()
-        }
+        LIST => "a list: [...], or of tables [[...]], with two brackets, as in [[port]]".into(),
         "IP address" => "an address such as \"192.0.2.1\" or \"2001:db8::1\"".into(),
         _ if wanted.starts_with("struct ") || wanted == "a map" => "a table: { ... }".into(),
         _ => wanted.to_owned(),
@@ -162,6 +221,7 @@ impl Display for ShapeError {
             }
             What::Missing(name) => write!(f, "{name} is missing; add it"),
             What::Type { found, wanted } => write!(f, "this is {found}; write {}", plainly(wanted)),
+            What::Repeated => f.write_str("this is a list of tables; write one table"),
             What::Said(text) => f.write_str(text),
         }
     }
@@ -180,8 +240,13 @@ impl serde::de::Error for ShapeError {
     }
 
     fn invalid_value(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
-        let (found, wanted) = (found.to_string(), wanted.to_string());
-        ShapeError::of(What::Type { found, wanted })
+        let found = match found {
+            Unexpected::Signed(number) => number.to_string(),
+            Unexpected::Unsigned(number) => number.to_string(),
+            Unexpected::Float(number) => number.to_string(),
+            other => other.to_string(),
+        };
+        ShapeError::of(What::Type { found, wanted: wanted.to_string() })
     }
 
     fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
@@ -201,8 +266,9 @@ fn kind_of(found: Unexpected<'_>) -> String {
     match found {
         Unexpected::Str(_) => "text".into(),
         Unexpected::Signed(_) | Unexpected::Unsigned(_) => "a number".into(),
+        Unexpected::Float(number) => number.to_string(),
         Unexpected::Bool(_) => "true or false".into(),
-        Unexpected::Map => "a table".into(),
+        Unexpected::Map => TABLE.into(),
         Unexpected::Seq => "a list".into(),
         other => other.to_string(),
     }
@@ -253,9 +319,22 @@ impl<'de> Deserializer<'de> for &'de Node {
         visitor.visit_enum(word)
     }
 
+    /// A list would be read as the fields in their order.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ShapeError> {
+        match &self.value {
+            Value::List(_) => Err(ShapeError::of(What::Repeated)),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct seq tuple tuple_struct map struct identifier ignored_any
+        unit_struct seq tuple tuple_struct map identifier ignored_any
     }
 }
 

@@ -7,10 +7,11 @@ use std::time::Duration;
 use selection::{Bounds, Candidate, Fallback, MAX_CANDIDATES, Rule, Spread};
 use serde::Deserialize;
 
-use super::limit::{Names, Wrong};
+use super::limit::Names;
 use super::marks::Dscp;
 use super::packets::with_packet_keys;
 use super::paths::{PathConfig, PathMode};
+use super::problem::{Problem, instead};
 
 with_packet_keys! {
     /// `[[steer]]`: paths of some traffic. The first entry that is about a packet decides, once for its flow.
@@ -214,33 +215,45 @@ impl SteerConfig {
     }
 }
 
-/// A value that cannot be, of each entry the first: its entry, its key, itself, and what is allowed.
-pub(super) fn problems(entries: &[SteerConfig], paths: &[PathConfig], names: Names) -> Vec<Wrong> {
+/// Values that cannot be, of each entry the first.
+pub(super) fn problems(
+    entries: &[SteerConfig],
+    paths: &[PathConfig],
+    names: Names,
+) -> Vec<Problem> {
     let known: HashMap<&str, &PathConfig> =
         paths.iter().map(|path| (path.name.as_str(), path)).collect();
-    let (mut found, mut of_rules) = (Vec::new(), HashSet::new());
+    let mut before = HashSet::new();
+    let mut found = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
-        let is_new = of_rules.insert(entry.name.as_str());
-        if let Some((key, value, allowed)) = entry.problem(names) {
-            found.push((at, key, value, allowed));
+        let key = |key: &str| format!("steer[{at}].{key}");
+        let is_new = before.insert(entry.name.as_str());
+        if let Some((wrong, value, allowed)) = entry.problem(names) {
+            found.push(Problem::of_value(key(wrong), &value, allowed));
         } else if !is_new {
-            found.push((at, "name", entry.name.clone(), "another name for each rule"));
-        } else if let Some((value, allowed)) = wrong_path(entry, &known) {
-            found.push((at, "paths", value, allowed));
+            found.push(Problem::of_value(key("name"), &entry.name, "another name for each rule"));
+        } else if let Some((name, wrong, remedy)) = wrong_path(entry, paths, &known) {
+            found.push(Problem::new(key("paths"), &name, wrong, remedy));
         }
     }
     found
 }
 
-/// The first path of a rule that cannot be.
-fn wrong_path(
-    entry: &SteerConfig,
+/// The first path of a rule that cannot be: its name, the fault, and what would be right.
+fn wrong_path<'e>(
+    entry: &'e SteerConfig,
+    paths: &[PathConfig],
     known: &HashMap<&str, &PathConfig>,
-) -> Option<(String, &'static str)> {
+) -> Option<(&'e String, &'static str, String)> {
     for (at, name) in entry.paths.iter().enumerate() {
-        let wrong = |allowed| Some((name.clone(), allowed));
+        let wrong = |allowed: &str| Some((name, "this cannot be", allowed.to_owned()));
         let Some(path) = known.get(name.as_str()) else {
-            return wrong("the name of a [[path]]");
+            let names: Vec<&str> = paths.iter().map(|path| path.name.as_str()).collect();
+            let remedy = match names.is_empty() {
+                true => "add a [[path]] of this name".to_owned(),
+                false => instead(name, &names),
+            };
+            return Some((name, "there is no [[path]] of this name", remedy));
         };
         if entry.paths.iter().take(at).any(|other| other == name) {
             return wrong("each path once");
@@ -254,14 +267,60 @@ fn wrong_path(
                  by parity",
             );
         }
-        let is_measured = |class: Dscp| path.dscp.contains(&class);
-        if !entry.class_of(path).is_some_and(is_measured) {
-            return wrong(
-                "a path whose dscp has the class of the rule (class, or dscp), so that it is measured",
-            );
-        }
+        let Some(class) = entry.class_of(path).filter(|class| !path.dscp.contains(class)) else {
+            continue;
+        };
+        let has: Vec<String> = path.dscp.iter().take(8).map(|class| class.written()).collect();
+        return Some((
+            name,
+            "its probes do not measure the class of the rule",
+            format!(
+                "add {} to dscp of path {name}, or have the rule judged by another class: class = {}",
+                class.written(),
+                has.join(" or ")
+            ),
+        ));
     }
     None
+}
+
+/// Rules that no packet comes to, and bounds that no measurement passes.
+pub(super) fn warnings(entries: &[SteerConfig], paths: &[PathConfig]) -> Vec<Problem> {
+    let known: HashMap<&str, &PathConfig> =
+        paths.iter().map(|path| (path.name.as_str(), path)).collect();
+    let mut found = Vec::new();
+    for (at, entry) in entries.iter().enumerate() {
+        let key = |key: &str| format!("steer[{at}].{key}");
+        let is_before = |other: &&SteerConfig| {
+            other.name != entry.name && other.packets().covers(&entry.packets())
+        };
+        if let Some(before) = entries.iter().take(at).find(is_before) {
+            found.push(Problem::new(
+                key("name"),
+                &entry.name,
+                format!(
+                    "no packet comes to it: {} is about the same ones, and stands before it",
+                    before.name
+                ),
+                format!("put it before {}, or make that one narrower", before.name),
+            ));
+        }
+        let bounds = [("max_delay_ms", entry.max_delay_ms), ("max_jitter_ms", entry.max_jitter_ms)];
+        for (of, bound) in bounds {
+            let Some(bound) = bound else { continue };
+            let paths = entry.paths.iter().filter_map(|name| known.get(name.as_str()));
+            if let Some(path) = paths.into_iter().find(|path| bound > path.timeout_ms()) {
+                let (name, timeout) = (&path.name, path.timeout_ms());
+                found.push(Problem::new(
+                    key(of),
+                    &bound,
+                    format!("no probe of path {name} takes so long: it is lost after {timeout} ms"),
+                    format!("a smaller one, or timeout_ms = {bound} for path {name}"),
+                ));
+            }
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -301,10 +360,14 @@ mod tests {
         let rule = |keys: &str| format!("[[steer]]\nname = \"all\"\n{keys}\n");
         for (text, named) in [
             (rule("paths = []"), "steer[0].paths"),
-            (rule("paths = [\"d\"]"), "steer[0].paths"),
+            (rule("paths = [\"d\"]"), "steer[0].paths = \"d\": there is no [[path]]"),
+            (rule("paths = [\"A\"]"), "did you mean a? There is a, b, c, e"),
             (rule("paths = [\"a\", \"a\"]"), "steer[0].paths"),
             (rule("paths = [\"c\"]"), "a path with a tunnel or an uplink"),
-            (rule("paths = [\"b\"]\ndscp = \"EF\""), "the class of the rule"),
+            (
+                rule("paths = [\"b\"]\ndscp = \"EF\""),
+                "the class of the rule\n  add \"EF\" to dscp of path b, or have the rule judged by another class: class = \"BE\"",
+            ),
             (rule("paths = [\"a\"]").replace("all", "a b"), "steer[0].name"),
             (rule("paths = [\"a\"]") + &rule("paths = [\"a\"]"), "steer[1].name"),
             (rule("paths = [\"a\"]\nweights = [1]"), "steer[0].weights"),
@@ -335,10 +398,71 @@ mod tests {
             (rule("paths = [\"a\"]\nspread = \"share\"\nparity = 8"), "steer[0].parity"),
             (rule("paths = [\"e\"]\nparity = 8"), "mode = \"stamp\""),
             (rule("paths = [\"a\"]\notherwise = \"drop\""), "best, block"),
+            (rule("paths = [\"a\"]\ndelay = 1"), "did you mean max_delay_ms?"),
+            (
+                rule("paths = [\"a\"]\ninterval_ms = 1"),
+                "it is a key of [device.NAME], [[path]]; here there is name",
+            ),
+            (
+                rule("paths = [\"a\"]\nmax_delay_ms = \"-1 ms\""),
+                "from 0 to 4294967295, without quotes",
+            ),
+            (rule("paths = [\"a\"]\nmax_delay_ms = -1"), "max_delay_ms = -1: this is -1"),
+            (rule("paths = [\"a\"]\nmax_loss_percent = \"120 %\""), "a number, without quotes"),
             (rule("paths = [\"a\"]\nfoo = 1"), "steer[0].foo"),
         ] {
             let error = parse(&text).unwrap_err();
             assert!(error.contains(named), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn rules_that_do_nothing_are_warned_of() {
+        let warned = |rules: &str| {
+            let text = format!("{PATHS}{rules}");
+            let examined = Config::examine(&text, crate::any_machine);
+            assert!(examined.problems.is_empty(), "{rules}: {:?}", examined.problems);
+            let said: Vec<String> = examined.warnings.iter().map(|w| w.to_string()).collect();
+            said.join("; ")
+        };
+        let rule = |name: &str, keys: &str| {
+            format!("[[steer]]\nname = \"{name}\"\npaths = [\"a\"]\n{keys}\n")
+        };
+        let all = "";
+        for (first, second) in [
+            (all, all),
+            (all, "class = \"EF\"\ndscp = 0"),
+            (all, "src = \"::/0\""),
+            ("dst = \"10.0.0.0/8\"", "dst = \"10.1.0.0/16\"\nmark = 1"),
+            ("direction = \"both\"\ndscp = 0", "direction = \"in\"\ndscp = 0\ninterface = \"lan\""),
+            ("mark = 7", "mark = 7"),
+        ] {
+            let said = warned(&(rule("one", first) + &rule("two", second)));
+            assert!(
+                said.starts_with("steer[1].name = \"two\": no packet comes to it: one is"),
+                "{said}"
+            );
+        }
+        for (first, second) in [
+            ("dscp = 46", all),
+            ("dst = \"10.1.0.0/16\"", "dst = \"10.0.0.0/8\""),
+            ("dst = \"10.0.0.0/8\"", "src = \"10.0.0.0/8\""),
+            (all, "direction = \"in\""),
+            ("dst = \"0.0.0.0/0\"", "dst = \"::/0\""),
+            ("mark = 7", "mark = 8"),
+        ] {
+            assert_eq!(
+                warned(&(rule("one", first) + &rule("two", second))),
+                "",
+                "{first} {second}"
+            );
+        }
+        let said = warned(&rule("one", "max_delay_ms = 1001"));
+        assert!(
+            said.contains("= 1001: no probe of path a takes so long")
+                && said.contains("after 1000 ms"),
+            "{said}"
+        );
+        assert_eq!(warned(&rule("one", "max_delay_ms = 1000")), "");
     }
 }

@@ -109,8 +109,10 @@ pub enum Command {
     /// Paths that are measured (`[[path]]`): delay, loss, jitter, and state.
     ///
     /// Each path has a row for each of its classes. Delay is the median of the window's, there and back, without the time in
-    /// the reflector; jitter is the 95th percentile of delays less the shortest (RFC 5481). Below it: replies that measured
-    /// nothing, by kind, and what the reflector has sent back.
+    /// the reflector; jitter is the 95th percentile of delays less the shortest (RFC 5481). A path is untried before its first
+    /// replies, good within its bounds, degraded beyond one, bad beyond twice one, and dead without replies; its penalty is that of
+    /// the state and its cost. Below the table: what this host lacks for a path, replies that measured nothing, by kind,
+    /// and what the reflector has sent back.
     #[command(after_help = path::EXAMPLES)]
     Path(PathArgs),
     /// Sessions of BFD that FRR's bfdd has handed over (`[bfd]`): state, intervals, packets.

@@ -66,6 +66,8 @@ pub struct MeasuredPath {
     pub jitter_ms: f64,
     /// Replies that measured nothing, and times that cannot be, by kind; only what has occurred.
     pub refused: BTreeMap<String, u64>,
+    /// Reason that its probes cannot be answered, as far as this host can see. `None`: it sees none.
+    pub trouble: Option<String>,
 }
 
 /// Loss of a path's own packets in the last second, in one direction.

@@ -7,6 +7,8 @@ that the answer must have. The answers are all that `culvert check` may say: one
 WAN = '[[port]]\ninterface = "wan"\n'
 APP = '[[port]]\ninterface = "app0"\nkind = "memif"\nsocket = "/run/culvert/app0.sock"\n'
 TUNNEL = '[[tunnel]]\ninterface = "ipsec0"\n'
+PATH = '[[path]]\nname = "fibre"\ntunnel = "ipsec0"\nsource = "10.9.1.1"\nto = "10.9.1.2"\n'
+STEER = '[[steer]]\nname = "voice"\n'
 LIMIT = '[[limit]]\nname = "site"\nrate = "10Mbit"\nall = true\n'
 
 
@@ -102,6 +104,38 @@ OF_THE_FILE = {
         WAN + '[[gtpu]]\naddress = "10.1.0.1"\nport = "wan"\n',
         [((5, 8), "gtpu[0].port", ["memif"])],
     ),
+    # Names that nothing has, in rules, and keys that belong elsewhere.
+    "misspelt-path": (
+        PATH + STEER + 'paths = ["fibr"]\n',
+        [((8, 9), "steer[0].paths", ["fibr", "no [[path]] of this name", "did you mean fibre?"])],
+    ),
+    "misspelt-application": (
+        PATH + STEER + 'paths = ["fibre"]\napplication = "Zoom"\n[applications]\nenabled = true\n',
+        [((9, 15), "steer[0].application", ["no such application", "did you mean zoom?"])],
+    ),
+    "class-that-is-not-measured": (
+        PATH + STEER + 'paths = ["fibre"]\nclass = "EF"\n',
+        [((8, 9), "steer[0].paths", ["do not measure the class", 'add "EF" to dscp of path fibre'])],
+    ),
+    "path-twice": (PATH + PATH, [((7, 8), "path[1].name", ["no other path"])]),
+    "bound-with-a-unit": (
+        PATH + 'max_loss_percent = "120 %"\nmax_delay_ms = "-1 ms"\n',
+        [
+            ((6, 20), "path[0].max_loss_percent", ["a number, without quotes"]),
+            ((7, 16), "path[0].max_delay_ms", ["a number from 0", "without quotes"]),
+        ],
+    ),
+    "bound-below-zero": (PATH + "max_delay_ms = -1\n", [((6, 16), "path[0].max_delay_ms", ["this is -1"])]),
+    "bound-beyond-all": (PATH + "max_loss_percent = 120\n", [((6, 20), "path[0].max_loss_percent", ["0 to 100"])]),
+    "bound-that-no-probe-passes": (
+        PATH + "timeout_ms = 200\nmax_delay_ms = 300\n",
+        [((7, 16), "path[0].max_delay_ms", ["at most timeout_ms"])],
+    ),
+    "part-of-a-key": (PATH + "delay = 20\n", [((6, 1), "path[0].delay", ["did you mean max_delay_ms?"])]),
+    "key-of-another-table": (PATH + "reflector = true\n", [((6, 1), "path[0].reflector", ["it is a key of [paths]"])]),
+    "two-brackets-for-one": ("[[paths]]\nreflector = true\n", [((1, 1), "paths", ["a list of tables", "write [paths], once"])]),
+    "unicode": (PATH.replace("fibre", "f\u00efbre"), [((2, 8), "path[0].name", ["f\u00efbre", "letters"])]),
+    "name-of-300": (PATH.replace("fibre", "f" * 300), [((2, 8), "path[0].name", ["1 to 64 letters"])]),
     # All at once, in the order of the file, and nothing that only follows from them.
     "several": (
         'nmae = "gwa"\n[[port]]\ninterface = "wan"\nmode = "fast"\n[[port]]\ninterface = "lo"\n[tun]\nmtu = 1\ntable = 220\n'
@@ -159,5 +193,13 @@ ACCEPTED = {
     "socket-without-directory": (
         APP.replace("/run/culvert/app0.sock", "/run/culvert/not-there/app0.sock"),
         [("port[0].socket", ["no such directory"])],
+    ),
+    "rule-that-nothing-comes-to": (
+        TUNNEL + "if_id = 1\n" + PATH + STEER + 'paths = ["fibre"]\n[[steer]]\nname = "late"\npaths = ["fibre"]\nmark = 1\n',
+        [("steer[1].name", ["no packet comes to it: voice is about the same ones", "put it before voice"])],
+    ),
+    "path-without-its-interface": (
+        TUNNEL + "if_id = 1\n" + PATH.replace("ipsec0", "ipsec9"),
+        [("path[0].tunnel", ["there is no such interface", "did you mean ipsec0?"])],
     ),
 }

@@ -2,6 +2,7 @@
 
 mod copies;
 mod keys;
+mod own;
 mod port_places;
 #[cfg(test)]
 mod reload_tests;
@@ -37,6 +38,7 @@ use crate::clock::Now;
 use crate::workers::set::Workers;
 
 pub use keys::read_key;
+pub use own::OwnFlows;
 use port_places::PortPlaces;
 use rules::{NO_INTERFACE, PathSelection, routing_mark};
 use selection::Standing;

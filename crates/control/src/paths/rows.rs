@@ -1,9 +1,11 @@
 //! `culvert path`: what the worker has measured, as rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
 
-use config::PathMode;
+use config::{PathConfig, PathMode};
 use dataplane::{PathReport, PathReports};
+use mirror::Snapshot;
 use paths::{Reflections, Refusals};
 use report::{MeasuredPath, MeasuredPaths, ReflectorCounts, TrafficLoss};
 
@@ -14,7 +16,8 @@ use crate::workers::set::Workers;
 
 impl Paths {
     /// Everything that is measured, asked of the worker.
-    pub fn rows(&self, now: Now, workers: &Workers) -> MeasuredPaths {
+    pub fn rows(&self, now: Now, snapshot: &Snapshot, workers: &Workers) -> MeasuredPaths {
+        let host = Host::of(snapshot);
         let (mut reports, mut reflections, mut clear) = (BTreeMap::new(), None, None);
         let mut from = 0;
         // As many as it tells at once, until there are no more, or it is late.
@@ -32,7 +35,7 @@ impl Paths {
         let rows = self.sessions.iter();
         MeasuredPaths {
             paths: rows
-                .filter_map(|session| self.row(now, session, reports.get(&session.id)))
+                .filter_map(|session| self.row(now, &host, session, reports.get(&session.id)))
                 .collect(),
             reflector: self.reflector.map(|_| reflected(self.options.port, reflections)),
             clear_reflector: self.clear_reflector.map(|_| reflected(self.options.port, clear)),
@@ -42,6 +45,7 @@ impl Paths {
     fn row(
         &self,
         now: Now,
+        host: &Host<'_>,
         session: &Session,
         report: Option<&PathReport>,
     ) -> Option<MeasuredPath> {
@@ -61,6 +65,7 @@ impl Paths {
             dscp: session.dscp,
             since_s: now.at.saturating_duration_since(session.since).as_secs(),
             interval_ms: path.interval_ms,
+            trouble: host.trouble(path, self.source(session.path)),
             ..MeasuredPath::default()
         };
         let state = report.map_or(session.state, |report| report.state);
@@ -112,6 +117,39 @@ fn reflected(port: u16, counts: Option<Reflections>) -> ReflectorCounts {
         ("uncounted", uncounted),
     ]);
     ReflectorCounts { port, reflected, refused }
+}
+
+/// Interfaces and addresses of this host that paths need.
+struct Host<'s> {
+    /// Interfaces by their names; true of those that are up.
+    links: HashMap<&'s str, bool>,
+    addresses: HashSet<IpAddr>,
+}
+
+impl Host<'_> {
+    fn of(snapshot: &Snapshot) -> Host<'_> {
+        Host {
+            links: snapshot.links().map(|link| (link.name.as_str(), link.up)).collect(),
+            addresses: snapshot.addresses().map(|address| address.addr).collect(),
+        }
+    }
+
+    /// Reason that the probes of a path cannot be answered, if this host has one.
+    fn trouble(&self, path: &PathConfig, source: Option<IpAddr>) -> Option<String> {
+        let interface = path.tunnel.as_deref().or(path.uplink.as_deref());
+        let of_link = interface.and_then(|name| match self.links.get(name) {
+            None => Some(format!("there is no interface {name}")),
+            Some(false) => Some(format!("interface {name} is down")),
+            Some(true) => None,
+        });
+        of_link.or_else(|| match source {
+            None => Some("its uplink has no address of its family".to_owned()),
+            Some(source) => {
+                let is_lost = !self.addresses.contains(&source);
+                is_lost.then(|| format!("its source {source} is no address of this host"))
+            }
+        })
+    }
 }
 
 fn refused(refusals: &Refusals) -> BTreeMap<String, u64> {

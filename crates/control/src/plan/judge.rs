@@ -3,6 +3,8 @@
 //! A fault that passes by itself is a warning, and refuses nothing: an interface that is not there may come. Rights, another daemon
 //! of the same name and what an earlier run has saved are no matter of the file: `culvert doctor` looks at these.
 
+use std::collections::BTreeSet;
+
 use config::{Config, Cpus, EngineChoice, PortConfig, Problem, Sockets, SourceChoice, nearest};
 use steer::device::Finding;
 
@@ -38,6 +40,7 @@ pub(super) fn judge(running: &Running, wanted: &Config, machine: &Machine) -> Ju
         problems.extend(unprivileged::problems(wanted));
     }
     of_names(wanted, machine, problems);
+    of_named_interfaces(wanted, machine, warnings);
     let lost: Vec<&str> =
         running.given_up(wanted).filter(|name| machine.names.iter().any(|n| n == name)).collect();
     for port in &wanted.ports {
@@ -101,6 +104,38 @@ fn of_names(config: &Config, machine: &Machine, problems: &mut Vec<Problem>) {
             let remedy = "a name that no interface has: see ip link";
             problems.push(Problem::new(key, name, wrong, remedy));
         }
+    }
+}
+
+/// Interfaces that sections name which do not make them, each where it stands first: an entry about one that is not there
+/// does nothing until it comes.
+fn of_named_interfaces(config: &Config, machine: &Machine, warnings: &mut Vec<Problem>) {
+    let paths = config.paths.iter().enumerate().filter_map(|(i, path)| {
+        let tunnel = path.tunnel.as_ref().map(|name| (format!("path[{i}].tunnel"), name));
+        tunnel.or_else(|| Some((format!("path[{i}].uplink"), path.uplink.as_ref()?)))
+    });
+    let steers = config.steers.iter().map(|rule| rule.interface.as_ref());
+    let limits = config.limits.iter().map(|limit| limit.interface.as_ref());
+    let marks = config.marks.iter().map(|mark| mark.interface.as_ref());
+    let named = steers.enumerate().map(|at| ("steer", at));
+    let named = named.chain(limits.enumerate().map(|at| ("limit", at)));
+    let named = named.chain(marks.enumerate().map(|at| ("mark", at)));
+    let named =
+        named.filter_map(|(section, (i, name))| Some((format!("{section}[{i}].interface"), name?)));
+    let tunnels = config.tunnels.iter().map(|tunnel| tunnel.interface.as_str());
+    let ports = config.port_names();
+    let made =
+        tunnels.chain(ports.iter().map(String::as_str)).chain([config.tun.interface.as_str()]);
+    let there = machine.names.iter().map(String::as_str);
+    let known: BTreeSet<&str> = there.chain(made).collect();
+    let lost = paths.chain(named).filter(|(_, name)| !known.contains(name.as_str()));
+    // Thousands of paths may name one tunnel.
+    let mut told = BTreeSet::new();
+    for (key, name) in lost.filter(|(_, name)| told.insert(*name)) {
+        let near = nearest(name, known.iter().copied().filter(|name| *name != "lo"));
+        let meant = near.map(|near| format!("did you mean {near}? ")).unwrap_or_default();
+        let remedy = format!("{meant}It counts when it comes: see ip link");
+        warnings.push(Problem::new(key, name, "there is no such interface", remedy));
     }
 }
 
@@ -411,6 +446,32 @@ mod tests {
             let all = warnings.join("; ");
             assert!(all.contains(part), "{text}: {part:?} not in: {all}");
         }
+    }
+
+    #[test]
+    fn interfaces_that_nothing_has_are_named_with_their_likes() {
+        let path = |keys: &str| {
+            format!("[[path]]\nname = \"a\"\nsource = \"10.0.0.1\"\nto = \"10.0.0.2\"\n{keys}\n")
+        };
+        let tunnel = "[[tunnel]]\ninterface = \"ipsec0\"\nif_id = 1\n";
+        let steer = "[[steer]]\nname = \"r\"\npaths = [\"a\"]\ninterface = \"lna\"\n";
+        for (text, part) in [
+            (path("tunnel = \"ipsec9\"") + tunnel, "path[0].tunnel = \"ipsec9\": there is no such"),
+            (path("tunnel = \"ipsec9\"") + tunnel, "did you mean ipsec0? It counts"),
+            (path("uplink = \"wam\""), "path[0].uplink = \"wam\""),
+            (path("tunnel = \"ipsec0\"") + tunnel + steer, "steer[0].interface = \"lna\""),
+            ("[[mark]]\nmark = 1\ninterface = \"wwan7\"\n".into(), "mark[0].interface"),
+            (
+                "[[limit]]\nname = \"l\"\nrate = \"1Mbit\"\ninterface = \"wann\"\n".into(),
+                "did you mean wan? It counts",
+            ),
+        ] {
+            let (problems, warnings) = said(&text, &machine());
+            assert!(problems.is_empty(), "{text}: {problems:?}");
+            assert!(warnings.len() == 1 && warnings[0].contains(part), "{text}: {warnings:?}");
+        }
+        let (_, warnings) = said(&(path("tunnel = \"ipsec0\"") + tunnel), &machine());
+        assert!(warnings.is_empty(), "{warnings:?}");
     }
 
     #[test]

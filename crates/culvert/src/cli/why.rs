@@ -11,6 +11,7 @@ use super::number;
 pub const EXAMPLES: &str = "Examples:\n  \
     culvert why --from 10.1.0.5 --to 10.2.0.9 --proto tcp --dport 443\n  \
     culvert why --from 10.1.0.5 --to 10.2.0.9 --in lan --len 1500 --df\n  \
+    culvert why --from 10.1.0.5 --to 10.2.0.9 --in lan --dscp EF\n  \
     culvert why --from 10.2.0.9 --to 10.1.0.5 --spi 0xc1a2b3d4";
 
 /// Arguments of `culvert why`.
@@ -51,7 +52,7 @@ pub struct WhyArgs {
     /// Its TTL or hop limit.
     #[arg(long, value_name = "TTL", default_value_t = 64)]
     pub ttl: u8,
-    /// Its DSCP, 0 to 63.
-    #[arg(long, value_name = "DSCP", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..64))]
+    /// Its DSCP: 0 to 63, or a class such as EF.
+    #[arg(long, value_name = "DSCP", default_value = "0", value_parser = number::dscp)]
     pub dscp: u8,
 }

@@ -94,6 +94,9 @@ fn known_by(app: &App) -> String {
 }
 
 fn verdicts(seen: &Apps) -> String {
+    if !seen.enabled {
+        return counts(seen);
+    }
     let head = ["CLIENT", "SERVER", "PROTO", "APPLICATION", "HOST", "KNOWN BY"];
     let rows = seen.recent.iter().map(|flow| {
         let AppFlow { client, client_port, server, server_port, protocol, .. } = flow;
@@ -174,7 +177,8 @@ mod tests {
             server: [192, 0, 2, 9].into(),
             server_port: 443,
         };
-        let text = verdicts(&Apps { recent: vec![flow], ..Apps::default() });
+        let text = verdicts(&Apps { enabled: true, recent: vec![flow], ..Apps::default() });
+        assert!(verdicts(&Apps::default()).contains("[applications]"));
         for piece in ["10.1.0.5:50000", "192.0.2.9:443", "udp", "us02web.zoom.us", "quic-name"] {
             assert!(text.contains(piece), "{piece}: {text}");
         }

@@ -6,7 +6,7 @@ use report::client::ask;
 use report::units::si;
 use report::{BfdConnection, BfdRow, BfdSessions, Request};
 
-use crate::table::table;
+use crate::table::{table_within, terminal_width};
 
 /// Shows the sessions.
 ///
@@ -40,7 +40,9 @@ fn text(of: &BfdSessions) -> String {
             ">HEARD",
             "DIAGNOSTIC",
         ];
-        parts.push(table(&head, of.sessions.iter().map(row)));
+        let spare = ["DISCR", "HEARD", "SENT", "HOPS", "LOCAL", "FOR"];
+        let rows = of.sessions.iter().map(row);
+        parts.push(table_within(terminal_width(), &head, rows, &spare, "culvert bfd | cat"));
     }
     let notes = of.sessions.iter().filter_map(|session| {
         let without = session.without.as_ref().map(|function| format!("goes without {function}"));

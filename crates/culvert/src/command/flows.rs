@@ -8,19 +8,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use report::client::put;
+use report::client::{self, put};
 use report::protocol;
 use report::units::rate;
-use report::{Flow, Flows, FlowsRequest, PacketFate, Refused, Request};
+use report::{Flow, Flows, FlowsRequest, MeasuredPaths, PacketFate, Refused, Request};
 
 use crate::cli::FlowsArgs;
-use crate::table::table;
+use crate::command::path::no_such_path;
+use crate::table::{table_within, terminal_width};
 
 /// How much longer than an interval the daemon may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Prints the flows of an interval, or of one after the other until interrupted.
 pub fn flows(name: &str, json: bool, args: &FlowsArgs) -> Result<(), Box<dyn Error>> {
+    if let Some(wanted) = &args.path {
+        let measured: MeasuredPaths = client::ask(name, Request::Path)?;
+        let names: Vec<&str> = measured.paths.iter().map(|path| path.name.as_str()).collect();
+        if !names.contains(&wanted.as_str()) {
+            return Err(no_such_path(wanted, &names).into());
+        }
+    }
     let interval = Duration::from_secs_f64(args.interval);
     let request = FlowsRequest {
         filter: args.filter.filter(),
@@ -99,7 +107,10 @@ fn text(seen: &Flows) -> String {
     });
     let mut text = match seen.flows.is_empty() {
         true => format!("no packet in {:.1} s", seen.seconds),
-        false => table(&head, rows),
+        false => {
+            let spare = ["SA", "WAY", "DROPPED", "APPLICATION"];
+            table_within(terminal_width(), &head, rows, &spare, "culvert flows | cat")
+        }
     };
     if seen.others > 0 {
         text += &format!("\nand {} packets of other flows (--max)", seen.others);

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 
+use config::instead;
 use report::client::ask;
 use report::units::si;
 use report::{MeasuredPath, MeasuredPaths, ReflectorCounts, Request, TrafficLoss};
 
 use crate::cli::PathArgs;
-use crate::table::table;
+use crate::table::{table_within, terminal_width};
 
 /// Shows the paths.
 ///
@@ -17,11 +18,13 @@ use crate::table::table;
 pub fn path(name: &str, json: bool, args: &PathArgs) -> Result<String, Box<dyn Error>> {
     let mut measured: MeasuredPaths = ask(name, Request::Path)?;
     if let Some(wanted) = &args.path {
-        measured.paths.retain(|path| path.name == *wanted);
-        (measured.reflector, measured.clear_reflector) = (None, None);
-        if measured.paths.is_empty() {
-            return Err(format!("{wanted}: no such path; culvert path lists them").into());
+        let all = std::mem::take(&mut measured.paths);
+        let names: Vec<&str> = all.iter().map(|path| path.name.as_str()).collect();
+        if !names.contains(&wanted.as_str()) {
+            return Err(no_such_path(wanted, &names).into());
         }
+        measured.paths = all.into_iter().filter(|path| path.name == *wanted).collect();
+        (measured.reflector, measured.clear_reflector) = (None, None);
     }
     match json {
         true => Ok(serde_json::to_string(&measured)?),
@@ -29,7 +32,21 @@ pub fn path(name: &str, json: bool, args: &PathArgs) -> Result<String, Box<dyn E
     }
 }
 
+/// The error of a name that is no path's.
+pub fn no_such_path(wanted: &str, names: &[&str]) -> String {
+    let mut names = names.to_vec();
+    names.dedup();
+    match names.is_empty() {
+        true => format!("{wanted}: no such path; [[path]] of the configuration names them"),
+        false => format!("{wanted}: no such path; {}", instead(wanted, &names)),
+    }
+}
+
 fn text(measured: &MeasuredPaths) -> String {
+    text_within(measured, terminal_width())
+}
+
+fn text_within(measured: &MeasuredPaths, width: Option<usize>) -> String {
     let mut parts = Vec::new();
     if !measured.paths.is_empty() {
         let head = [
@@ -49,7 +66,18 @@ fn text(measured: &MeasuredPaths) -> String {
             "BY",
             "TO",
         ];
-        parts.push(table(&head, measured.paths.iter().map(row)));
+        let rows = measured.paths.iter().map(row);
+        let spare = ["PROBES", "ANSWERED", "SENT", "TO", "BY", "PENALTY", "P99", "FOR"];
+        parts.push(table_within(width, &head, rows, &spare, "culvert path | cat"));
+        let mut troubles: Vec<String> = measured
+            .paths
+            .iter()
+            .filter_map(|path| Some(format!("{}: {}", path.name, path.trouble.as_ref()?)))
+            .collect();
+        troubles.dedup();
+        if !troubles.is_empty() {
+            parts.push(troubles.join("\n"));
+        }
         let refused: Vec<_> = measured.paths.iter().filter_map(refused_of_path).collect();
         if !refused.is_empty() {
             parts.push(refused.join("\n"));
@@ -179,5 +207,30 @@ mod tests {
         let end = "reflector: port 862, 12 sent back; unauthentic 7\nreflector in clear: port 862, 5 sent back; unnamed 3";
         assert!(text.ends_with(end), "{text}");
         assert!(super::text(&MeasuredPaths::default()).contains("[[path]]"));
+        let narrow = text_within(&measured(), Some(80));
+        let widest = narrow.lines().take(3).map(|line| line.chars().count()).max();
+        assert!(
+            widest <= Some(80) && narrow.contains("not shown for want of width: PROBES"),
+            "{narrow}"
+        );
+    }
+
+    #[test]
+    fn reasons_and_names_are_told() {
+        let mut measured = measured();
+        let sat = MeasuredPath {
+            name: "sat".into(),
+            trouble: Some("there is no interface satt".into()),
+            ..MeasuredPath::default()
+        };
+        let other = MeasuredPath { dscp: 46, ..sat.clone() };
+        measured.paths.extend([sat, other]);
+        let text = text(&measured);
+        assert_eq!(text.matches("\nsat: there is no interface satt\n").count(), 1, "{text}");
+        assert_eq!(
+            no_such_path("ht", &["hq", "hq", "lte"]),
+            "ht: no such path; did you mean hq? There is hq, lte"
+        );
+        assert!(no_such_path("hq", &[]).contains("[[path]]"));
     }
 }

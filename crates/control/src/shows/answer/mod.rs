@@ -30,7 +30,11 @@ impl Shows {
                 json(&report.unwrap_or_default())
             }
             Request::App { recent } => json(&parts.crew.recognition.report(recent)),
-            Request::Path => json(&parts.crew.paths.rows(parts.now, &parts.crew.workers)),
+            Request::Path => json(&parts.crew.paths.rows(
+                parts.now,
+                parts.linux.observer.snapshot(),
+                &parts.crew.workers,
+            )),
             Request::Bfd => json(&parts.crew.bfd.report(
                 parts.now,
                 parts.linux.observer.snapshot(),

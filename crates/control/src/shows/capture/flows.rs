@@ -20,6 +20,7 @@ use super::slots::Slot;
 use super::stream::is_shut;
 use super::text::word;
 use crate::applications::Names;
+use crate::paths::OwnFlows;
 use crate::texts::spi_text;
 
 /// Bytes of a packet in which all headers are that tell its flow.
@@ -41,6 +42,7 @@ pub struct Counting {
     most: usize,
     only: Only,
     names: Names,
+    own: OwnFlows,
     _slot: Slot,
 }
 
@@ -71,13 +73,13 @@ impl Only {
 impl Counting {
     pub(super) fn new(
         (reader, slot): (TapReader, Slot),
-        names: Names,
+        (names, own): (Names, OwnFlows),
         request: &FlowsRequest,
     ) -> Counting {
         let interval = Duration::from_millis(request.interval_ms.max(100));
         let FlowsRequest { application, path, .. } = request.clone();
         let (most, only) = (request.most.min(MOST), Only { application, path });
-        Counting { reader, interval, most, only, names, _slot: slot }
+        Counting { reader, interval, most, only, names, own, _slot: slot }
     }
 
     /// Tells each interval's flows until the client has enough.
@@ -124,7 +126,10 @@ impl Counting {
     /// Application and path of a flow.
     fn known(&self, key: &Key, counts: &Counts, after: Duration) -> Known {
         let application = self.names.of(&key.flow(), after);
-        Known { application, path: counts.path.as_deref().map(str::to_owned) }
+        // What comes in has its path behind it, and probes have their own.
+        let own = self.own.path_of(key.protocol, key.ends()).filter(|_| key.is_outbound);
+        let path = own.unwrap_or_else(|| counts.path.clone());
+        Known { application, path: path.as_deref().map(str::to_owned) }
     }
 }
 
@@ -140,6 +145,10 @@ struct Key {
 }
 
 impl Key {
+    const fn ends(&self) -> ((IpAddr, u16), (IpAddr, u16)) {
+        ((self.src, self.ports.0), (self.dst, self.ports.1))
+    }
+
     /// The flow of both directions.
     fn flow(&self) -> FlowId {
         let end = |addr, port| match has_ports(self.protocol) {

@@ -56,7 +56,8 @@ pub(crate) fn flows(
     let filter = filter(parts, &request.filter)?;
     let config = TapConfig { filter, snap_len: flows::SNAP_LEN, limit: None, explains: false };
     let names = parts.crew.recognition.names(parts.crew.workers.now_ns());
-    Ok(Counting::new((parts.crew.workers.tap(&config), slot), names, request))
+    let own = parts.crew.paths.own_flows();
+    Ok(Counting::new((parts.crew.workers.tap(&config), slot), (names, own), request))
 }
 
 /// A tap that explains.
