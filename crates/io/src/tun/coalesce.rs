@@ -18,7 +18,7 @@
 //! §4.1). And cutting computes checksums, but not those of ESP in UDP over IPv4 (RFC 3948 §2.1), which is told by its
 //! port: over IPv6, or where Linux cuts, it gets one.
 //!
-//! TCP segments in VXLAN or GENEVE are joined by the same rules where Linux takes them whole ([`around`](super::around)).
+//! TCP segments in VXLAN or GENEVE are joined by the same rules where Linux takes them whole (`around`).
 //!
 //! Packets of other flows may lie in between. Packets of one flow are never reordered.
 
