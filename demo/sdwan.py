@@ -116,7 +116,7 @@ def story(rules, keep=False):
             paths = lambda gateway=gateway: {path["state"] for path in gateway.daemon.json("path")["paths"]}  # noqa: E731
             wait_for("measured paths", lambda paths=paths: paths() == {"good"})
         wait_for("voice by the preferred path", lambda: taken(net) == UPLINKS[0].name)
-        others = Stream(net.client, net.server, t.SERVER4, rate=(CALLS - 1) * RATE, port=7001)
+        others = Stream(net.client, net.server, t.SERVER4, rate=(CALLS - 1) * RATE, port=7010)
         seen = []
         for words, rules_of_event in EVENTS:
             seen.append(happen(net, wire, rules_of_event))
