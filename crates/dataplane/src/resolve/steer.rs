@@ -74,6 +74,10 @@ pub(super) fn uplink_for_linux<'v>(context: &Context<'v>, origin: Origin) -> Opt
     }
     let found = lookup(view, h, origin);
     let (is_known, translated) = nat.known_source();
+    // An answer to what Linux has translated just now, of which no news has come: rules are about where Linux sends it then.
+    if !is_known && view.steering.uplink_of(h.dst).is_some() {
+        return None;
+    }
     let steered = match translated {
         Some(src) => {
             is_asked(view, &found)?;

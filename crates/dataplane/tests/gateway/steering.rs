@@ -89,9 +89,14 @@ fn steer(g: &Gateway, rules: Vec<SteerRule>) {
 }
 
 pub fn steer_with(g: &Gateway, rules: Vec<SteerRule>, is_translated: bool) {
+    steer_from(g, rules, is_translated, Prefix { addr: POOL, len: 24 });
+}
+
+/// The same, for an uplink where Linux translates to addresses of a pool.
+fn steer_from(g: &Gateway, rules: Vec<SteerRule>, is_translated: bool, pool: Prefix) {
     let exits = PATHS.map(|(name, ifindex)| {
         let addresses = vec![Side::A.wan(false)].into();
-        let prefixes = vec![Prefix { addr: POOL, len: 24 }].into();
+        let prefixes = vec![pool].into();
         let clear = ClearExit { mark: MARK, addresses, prefixes, is_translated };
         let clear = (ifindex == WAN).then_some(clear);
         Some(PathExit { name: name.into(), ifindex, clear })
@@ -651,6 +656,18 @@ fn no_connection_begins_in_clear_that_no_policy_lets_pass() {
         g.put_lan(&datagram(1000, 64));
         stopped(&mut g);
     }
+}
+
+/// Linux has translated its connection to a pool just now, and no news of that has come. The routes lead the pool into a tunnel.
+#[test]
+fn the_first_answer_to_a_translated_connection_is_linuxs() {
+    let (mut g, _) = translating();
+    let pool = Prefix { addr: Side::B.lan(false, 0), len: 24 };
+    steer_from(&g, vec![rule("all", TrafficMatch::default(), &[2])], true, pool);
+    let answer = Ip::new(ip("203.0.113.9"), Side::B.lan(false, 7)).udp(53, 1000, &[7; 40]);
+    g.put_wan(&answer);
+    g.run();
+    assert_eq!((g.linux_out(), g.drops()), (vec![answer], vec![]));
 }
 
 #[test]
